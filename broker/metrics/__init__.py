@@ -1,0 +1,1 @@
+"""Metrics: one group per area, created once and passed in; there is no global registry."""
