@@ -1,0 +1,59 @@
+"""The place of one response in the order of its connection's responses."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from broker.common.buffers import Buffer
+
+
+class ResponseSlotOwner(Protocol):
+    """The connection: keeps its slots in the order of the requests and sends the filled prefix."""
+
+    def on_slot_filled(self, slot: "ResponseSlot") -> None: ...
+    def close(self, reason: str) -> None: ...
+
+
+class ResponseSlot:
+    """Filled exactly once, now or later; what arrives after the connection has gone is dropped.
+
+    `on_closed`, when set, is called once if the connection dies while the slot is still open: a parked operation
+    or a task is cancelled there.
+    """
+
+    __slots__ = (
+        "_owner",
+        "buffers",
+        "filled_at",
+        "is_filled",
+        "on_closed",
+        "returned_at",
+        "route",
+        "size_bytes",
+        "started_at",
+    )
+
+    def __init__(self, owner: ResponseSlotOwner) -> None:
+        self._owner = owner
+        self.buffers: list[Buffer] = []
+        self.is_filled = False
+        self.on_closed: Callable[[], object] | None = None
+        self.route: Any = None  # what the dispatcher measures this request under
+        self.size_bytes = 0  # taken from the byte budget while the slot is open
+        self.started_at = 0.0
+        self.returned_at = 0.0
+        self.filled_at = 0.0
+
+    def send(self, buffers: list[Buffer]) -> None:
+        """A whole response, with its length; the buffers must not be touched again."""
+        assert not self.is_filled, "a response slot is filled once"
+        self.is_filled = True
+        self.buffers = buffers
+        self._owner.on_slot_filled(self)
+
+    def send_nothing(self) -> None:
+        """The request has no response (Produce with acks=0)."""
+        self.send([])
+
+    def close_connection(self, reason: str) -> None:
+        """The only way to report an error to a client that waits for no response."""
+        self._owner.close(reason)
