@@ -1,0 +1,64 @@
+# Every target sets up what it needs.  `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+KAFKA_VERSION ?= 4.4.0
+FILE ?=
+OPTIONS ?=
+
+.PHONY: help install run test check format docs bench crash java-tools lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml requirements.lock
+	@command -v $(PYTHON) >/dev/null || { echo "Wherry needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Wherry needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(STAMP)
+
+install: $(STAMP) ## set up .venv: the broker, the tests' clients and the checkers
+
+run: $(STAMP) ## start a broker on 127.0.0.1:9092 with its data under ./data/server
+	@exec $(BIN)/wherry server $(FILE) $(OPTIONS)
+
+test: $(STAMP) ## run every test that can run here, and say what was skipped and why
+	$(BIN)/python -m pytest $(OPTIONS)
+
+check: $(STAMP) ## lint, format, types, import contracts, architecture tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/architecture
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP) ## regenerate the reference pages
+	$(BIN)/python -m broker.config.reference
+	$(BIN)/python -m broker.server.protocol_reference
+	$(BIN)/python -m broker.metrics.reference
+
+bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
+	$(BIN)/python benchmarks/workload.py $(OPTIONS)
+
+crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
+	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
+	WHERRY_SEEDS=1000 $(BIN)/python -m pytest -q tests/properties/test_log_crash.py
+
+java-tools: ## collect Apache Kafka's tools from Maven Central into .cache (for the tests marked java)
+	tests/java/collect.sh $(KAFKA_VERSION)
+
+lock: $(STAMP) ## write requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --all-extras --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+	  --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate --upgrade --output-file requirements.lock pyproject.toml
+
+clean: ## remove what the targets made, except data
+	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
