@@ -1,0 +1,306 @@
+"""LogValidator: what a leader checks before it appends a batch, and what it stamps on it (Kafka: LogValidator).
+
+Records are decoded only where a topic's rules need it: keys on compacted topics, timestamps when the header's are
+outside the allowed window or implausible, another codec than the topic's.  Else a batch is checked by its header and
+CRC and stamped in place.  The header's timestamps are those of the first and of the latest record, so a record in the
+middle that is older than the first one is not noticed; Kafka decodes every record to see it.
+"""
+
+import struct
+from typing import ClassVar, Final, NamedTuple
+
+from broker.common.buffers import Buffer, MutableBuffer
+from broker.common.errors import (
+    ErrorCode,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from broker.common.identifiers import NO_TIMESTAMP
+from broker.records.append_origin import AppendOrigin
+from broker.records.compression import CompressionType
+from broker.records.memory_records_builder import MemoryRecordsBuilder
+from broker.records.record import Record
+from broker.records.record_batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER_UP_TO_MAGIC_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    RecordBatch,
+    TimestampType,
+    set_base_offset_and_epoch,
+    set_crc,
+    set_max_timestamp,
+)
+
+_LENGTH: Final = struct.Struct(">i")
+_MAGIC_POSITION: Final = 16
+_ZSTD_PRODUCE_VERSION: Final = 7  # KIP-110: older clients could not read what they cause to be stored
+_ERRORS_IN_MESSAGE_MAX: Final = 3
+
+
+class RecordError(NamedTuple):
+    """Why one record of a refused batch is bad (KIP-467)."""
+
+    batch_index: int  # position in the batch
+    message: str
+
+
+class RecordValidationError(InvalidRecordError):
+    """A batch is refused for some of its records; all the bad ones are listed."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.invalid_record
+
+    def __init__(self, message: str, record_errors: tuple[RecordError, ...]) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class TimestampValidationError(RecordValidationError, InvalidTimestampError):
+    """At least one of the bad records has a timestamp that is not allowed: that code wins."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.invalid_timestamp
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch ready to be written: offsets assigned, epoch stamped."""
+
+    batch: RecordBatch  # the header as it is now
+    buffer: Buffer  # the bytes to write: the ones given, or new ones after recompression
+    max_timestamp: int
+    shallow_offset_of_max_timestamp: int  # the batch's last offset, as the time index wants it
+    log_append_time: int  # -1 when the producers' timestamps count
+
+
+def parse_produced_batch(records: Buffer | None, produce_version: int) -> RecordBatch:
+    """The one batch that a partition's records in a Produce request must be (ProduceRequest.validateRecords).
+
+    Bytes after it that are not a whole batch are left out.
+    """
+    size = 0 if records is None else len(records)
+    if records is None or size < HEADER_UP_TO_MAGIC_SIZE or _declared_size(records) > size:
+        raise InvalidRecordError(
+            f"Produce requests with version {produce_version} must have at least one record batch per partition"
+        )
+    if records[_MAGIC_POSITION] in (0, 1):
+        raise InvalidRecordError(
+            f"Produce requests with version {produce_version} are only allowed to contain record batches "
+            f"with magic version {MAGIC}"
+        )
+    batch = RecordBatch.parse(records)
+    if batch.size_bytes != size:
+        _refuse_second_batch(memoryview(records)[batch.size_bytes :], produce_version)
+    if produce_version < _ZSTD_PRODUCE_VERSION and batch.attributes & CODEC_MASK == CompressionType.ZSTD:
+        raise UnsupportedCompressionTypeError(
+            f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
+        )
+    return batch
+
+
+def _declared_size(records: Buffer) -> int:
+    length: int = _LENGTH.unpack_from(records, 8)[0]
+    return length + LOG_OVERHEAD
+
+
+def _refuse_second_batch(rest: Buffer, produce_version: int) -> None:
+    if len(rest) >= HEADER_UP_TO_MAGIC_SIZE and _declared_size(rest) <= len(rest):
+        raise InvalidRecordError(
+            f"Produce requests with version {produce_version} are only allowed to contain exactly one record batch "
+            "per partition"
+        )
+
+
+class LogValidator:
+    """The rules of one topic.  Stateless: made anew when the topic's configuration changes."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        compression_type: CompressionType | None,
+        compact: bool,
+        timestamp_type: TimestampType,
+        timestamp_before_max_ms: int,
+        timestamp_after_max_ms: int,
+        message_size_max: int,
+        compression_level: int | None = None,
+    ) -> None:
+        """`compression_type` None is "producer": batches keep the codec they come with."""
+        self._topic = topic
+        self._compression_type = compression_type
+        self._compression_level = compression_level
+        self._compact = compact
+        self._timestamp_type = timestamp_type
+        self._is_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._timestamp_before_max_ms = timestamp_before_max_ms
+        self._timestamp_after_max_ms = timestamp_after_max_ms
+        self._message_size_max = message_size_max
+
+    def check_batch(self, batch: RecordBatch, origin: AppendOrigin) -> None:
+        """Refuses a batch for its header, size or CRC.  Changes nothing."""
+        is_client = origin is AppendOrigin.CLIENT
+        if is_client and batch.base_offset != 0:
+            raise InvalidRecordError(
+                f"The baseOffset of the record batch in the append to {self._topic} should be 0, "
+                f"but it is {batch.base_offset}"
+            )
+        if batch.size_bytes > self._message_size_max and origin is not AppendOrigin.REPLICATION:
+            raise self._too_large(batch.size_bytes)
+        batch.ensure_valid()
+        if is_client:
+            self._check_client_batch(batch)
+
+    def _check_client_batch(self, batch: RecordBatch) -> None:
+        count_from_offsets = batch.last_offset_delta + 1
+        count = batch.record_count
+        if count_from_offsets <= 0 or count <= 0 or count_from_offsets != count:
+            raise InvalidRecordError(
+                f"Inconsistent batch: its offsets imply {count_from_offsets} records, its header says {count}"
+            )
+        if batch.attributes & CONTROL_FLAG:
+            raise InvalidRecordError("Clients are not allowed to write control records")
+        if batch.producer_id >= 0 and batch.base_sequence < 0:
+            raise InvalidRecordError(
+                f"Invalid sequence number {batch.base_sequence} in record batch with producerId {batch.producer_id}"
+            )
+        if batch.attributes & CODEC_MASK > CompressionType.ZSTD:
+            raise InvalidRecordError(f"Unknown compression type id: {batch.attributes & CODEC_MASK}")
+
+    def assign(
+        self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int
+    ) -> ValidatedBatch:
+        """Gives a checked batch its offsets, its leader epoch and its timestamp type, after the rules of the topic.
+
+        `buffer` holds the bytes that `batch` views.  They are changed in place, and `batch` with them, unless the
+        batch must be rebuilt for another codec.  When a rule is broken nothing has changed: RecordValidationError
+        with every bad record, InvalidRecordError for records that cannot be decoded, MessageTooLargeError when the
+        batch grew too large in another codec.
+        """
+        largest = now_ms if self._is_log_append_time else batch.max_timestamp
+        needs_rebuild = False
+        if not batch.attributes & CONTROL_FLAG:
+            self._refuse_log_append_time(batch)
+            needs_rebuild = self._compression_type is not None and self._compression_type != batch.compression
+            if self._compact or needs_rebuild or self._needs_timestamps(batch, now_ms):
+                records = list(batch.records())
+                self._check_records(batch, records, now_ms)
+                if not self._is_log_append_time:
+                    largest = max((record.timestamp for record in records), default=largest)
+                if needs_rebuild or not _has_consecutive_offsets(batch, records):
+                    return self._rebuild(batch, records, base_offset, leader_epoch, now_ms)
+        return self._assign_in_place(buffer, batch, base_offset, leader_epoch, largest)
+
+    def _assign_in_place(
+        self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, max_timestamp: int
+    ) -> ValidatedBatch:
+        set_base_offset_and_epoch(buffer, base_offset, leader_epoch)
+        batch.base_offset = base_offset
+        batch.partition_leader_epoch = leader_epoch
+        if max_timestamp != batch.max_timestamp or batch.timestamp_type is not self._timestamp_type:
+            set_max_timestamp(buffer, self._timestamp_type, max_timestamp)
+            set_crc(buffer)
+            batch = RecordBatch.parse(buffer)
+        return ValidatedBatch(
+            batch,
+            buffer,
+            max_timestamp,
+            batch.base_offset + batch.last_offset_delta,
+            max_timestamp if self._is_log_append_time else NO_TIMESTAMP,
+        )
+
+    def _rebuild(
+        self, batch: RecordBatch, records: list[Record], base_offset: int, leader_epoch: int, now_ms: int
+    ) -> ValidatedBatch:
+        log_append_time = now_ms if self._is_log_append_time else NO_TIMESTAMP
+        builder = MemoryRecordsBuilder(
+            base_offset,
+            compression=batch.compression if self._compression_type is None else self._compression_type,
+            compression_level=self._compression_level,
+            timestamp_type=self._timestamp_type,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            partition_leader_epoch=leader_epoch,
+            is_transactional=batch.is_transactional,
+            log_append_time=log_append_time,
+        )
+        for record in records:
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+        buffer = builder.build()
+        if len(buffer) > self._message_size_max:
+            raise self._too_large(len(buffer))
+        rebuilt = RecordBatch.parse(buffer)
+        return ValidatedBatch(rebuilt, buffer, rebuilt.max_timestamp, rebuilt.last_offset, log_append_time)
+
+    def _too_large(self, size_bytes: int) -> MessageTooLargeError:
+        return MessageTooLargeError(
+            f"The record batch size in the append to {self._topic} is {size_bytes} bytes "
+            f"which exceeds the maximum configured value of {self._message_size_max}"
+        )
+
+    def _refuse_log_append_time(self, batch: RecordBatch) -> None:
+        """Only the broker may say LogAppendTime.
+
+        On CreateTime topics Kafka lets such a batch pass unless its records have no timestamp; their timestamps are
+        then the header's largest one.
+        """
+        if batch.timestamp_type is TimestampType.CREATE_TIME:
+            return
+        if self._is_log_append_time or batch.max_timestamp == NO_TIMESTAMP:
+            message = "Invalid timestamp type in message at offset. Message timestamp type should not be LogAppendTime"
+            errors = [RecordError(index, message) for index in range(batch.record_count)]
+            raise _validation_error(errors, has_invalid_timestamp=True)
+
+    def _needs_timestamps(self, batch: RecordBatch, now_ms: int) -> bool:
+        """Whether the header alone cannot say that the records' timestamps are allowed."""
+        if self._is_log_append_time:
+            return False
+        base, largest = batch.base_timestamp, batch.max_timestamp
+        if base == largest == NO_TIMESTAMP:
+            return False
+        return not now_ms - self._timestamp_before_max_ms <= base <= largest <= now_ms + self._timestamp_after_max_ms
+
+    def _check_records(self, batch: RecordBatch, records: list[Record], now_ms: int) -> None:
+        earliest = now_ms - self._timestamp_before_max_ms
+        latest = now_ms + self._timestamp_after_max_ms
+        errors: list[RecordError] = []
+        has_invalid_timestamp = False
+        for index, record in enumerate(records):
+            timestamp = record.timestamp
+            if self._compact and record.key is None:
+                errors.append(
+                    RecordError(
+                        index, f"Compacted topic cannot accept message without key in topic partition {self._topic}."
+                    )
+                )
+            elif not self._is_log_append_time and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+                has_invalid_timestamp = True
+                errors.append(
+                    RecordError(
+                        index,
+                        f"Timestamp {timestamp} of message with offset {record.offset} is out of range. "
+                        f"The timestamp should be within [{earliest}, {latest}]",
+                    )
+                )
+        if errors:
+            raise _validation_error(errors, has_invalid_timestamp)
+
+
+def _has_consecutive_offsets(batch: RecordBatch, records: list[Record]) -> bool:
+    return all(record.offset == offset for offset, record in enumerate(records, batch.base_offset))
+
+
+def _validation_error(errors: list[RecordError], has_invalid_timestamp: bool) -> KafkaError:
+    if has_invalid_timestamp:
+        return TimestampValidationError(
+            "One or more records have been rejected due to invalid timestamp", tuple(errors)
+        )
+    shown = ", ".join(error.message for error in errors[:_ERRORS_IN_MESSAGE_MAX])
+    return RecordValidationError(
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: {shown}",
+        tuple(errors),
+    )
