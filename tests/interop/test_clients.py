@@ -1,0 +1,191 @@
+"""Each ordinary client produces, consumes, commits and administrates with its default settings and every codec."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import aiokafka.admin
+import confluent_kafka.admin
+import kafka
+import kafka.admin
+import pytest
+
+from broker.records.record_batch import batches
+from tests.interop.clients import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, KCAT, Client
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+VALUES = [f"value-{number:04d}-{'x' * 100}" for number in range(200)]
+
+CLIENTS = [
+    pytest.param(CONFLUENT, id="confluent"),
+    pytest.param(AIOKAFKA, id="aiokafka"),
+    pytest.param(KAFKA_PYTHON, id="kafka-python"),
+    pytest.param(KCAT, id="kcat", marks=pytest.mark.kcat),
+    pytest.param(JAVA, id="java", marks=pytest.mark.java),
+]
+
+
+def codecs_on_disk(data: Path, topic: str) -> set[str]:
+    """The codecs of all batches in the segment files of a topic."""
+    found = set()
+    for segment in sorted(data.glob(f"{topic}-*/*.log")):
+        found |= {batch.compression.label for batch in batches(segment.read_bytes())}
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_produce_and_consume(broker: BrokerProcess, topic: str, client: Client, codec: str) -> None:
+    client.produce(broker.bootstrap, topic, codec, VALUES)
+    assert codecs_on_disk(broker.data, topic) == {codec}
+    assert client.consume(broker.bootstrap, topic, f"group-{topic}", len(VALUES)) == VALUES
+
+
+@pytest.mark.parametrize("reader", CLIENTS)
+def test_what_one_client_wrote_every_other_reads(broker: BrokerProcess, topic: str, reader: Client) -> None:
+    for number, writer in enumerate([CONFLUENT, AIOKAFKA, KAFKA_PYTHON]):
+        writer.produce(broker.bootstrap, topic, CODECS[1 + number], [f"{writer.name}-{value}" for value in VALUES])
+    values = reader.consume(broker.bootstrap, topic, f"group-{topic}", 3 * len(VALUES))
+    assert values == [f"{name}-{value}" for name in ("confluent", "aiokafka", "kafka-python") for value in VALUES]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_group_goes_on_where_it_committed(broker: BrokerProcess, topic: str, client: Client) -> None:
+    client.produce(broker.bootstrap, topic, "none", VALUES)
+    assert client.consume(broker.bootstrap, topic, f"group-{topic}", len(VALUES)) == VALUES
+    client.produce(broker.bootstrap, topic, "none", ["one more"])
+    assert client.consume(broker.bootstrap, topic, f"group-{topic}", 1) == ["one more"]
+
+
+@pytest.fixture
+def confluent_admin(broker: BrokerProcess) -> confluent_kafka.admin.AdminClient:
+    return confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+@pytest.fixture
+def kafka_python_admin(broker: BrokerProcess) -> Iterator[kafka.admin.KafkaAdminClient]:
+    admin = kafka.admin.KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    yield admin
+    admin.close()
+
+
+def test_confluent_administrates(confluent_admin: confluent_kafka.admin.AdminClient, topic: str) -> None:
+    admin = confluent_kafka.admin
+    config = {"retention.ms": "60000"}
+    confluent_admin.create_topics([admin.NewTopic(topic, 3, 1, config=config)])[topic].result(10)
+    description = confluent_admin.list_topics(topic, timeout=10).topics[topic]
+    assert sorted(description.partitions) == [0, 1, 2]
+    assert all(partition.leader == 1 for partition in description.partitions.values())
+
+    resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
+    values = confluent_admin.describe_configs([resource])[resource].result(10)
+    assert values["retention.ms"].value == "60000"
+    assert values["cleanup.policy"].value == "delete"
+
+    change = admin.ConfigResource(
+        admin.ResourceType.TOPIC,
+        topic,
+        incremental_configs=[
+            admin.ConfigEntry("retention.ms", "120000", incremental_operation=admin.AlterConfigOpType.SET)
+        ],
+    )
+    confluent_admin.incremental_alter_configs([change])[change].result(10)
+    assert confluent_admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "120000"
+
+    confluent_admin.create_partitions([admin.NewPartitions(topic, 5)])[topic].result(10)
+    assert len(confluent_admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
+
+    confluent_admin.delete_topics([topic])[topic].result(10)
+    assert topic not in confluent_admin.list_topics(timeout=10).topics
+
+
+def test_confluent_sees_the_error_of_an_existing_topic(
+    confluent_admin: confluent_kafka.admin.AdminClient, topic: str
+) -> None:
+    new = confluent_kafka.admin.NewTopic(topic, 1, 1)
+    confluent_admin.create_topics([new])[topic].result(10)
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        confluent_admin.create_topics([new])[topic].result(10)
+    assert raised.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+
+
+def test_confluent_describes_and_deletes_groups(
+    broker: BrokerProcess, confluent_admin: confluent_kafka.admin.AdminClient, topic: str
+) -> None:
+    group = f"group-{topic}"
+    CONFLUENT.produce(broker.bootstrap, topic, "none", VALUES)
+    CONFLUENT.consume(broker.bootstrap, topic, group, len(VALUES))
+    listed = {row.group_id: row for row in confluent_admin.list_consumer_groups().result(10).valid}
+    assert listed[group].state == confluent_kafka.ConsumerGroupState.EMPTY
+    request = confluent_kafka.ConsumerGroupTopicPartitions(group)
+    committed = confluent_admin.list_consumer_group_offsets([request])[group].result(10)
+    assert sum(entry.offset for entry in committed.topic_partitions) == len(VALUES)
+    described = confluent_admin.describe_consumer_groups([group])[group].result(10)
+    assert (described.group_id, list(described.members)) == (group, [])
+    confluent_admin.delete_consumer_groups([group])[group].result(10)
+    assert group not in {row.group_id for row in confluent_admin.list_consumer_groups().result(10).valid}
+
+
+def test_kafka_python_administrates(kafka_python_admin: kafka.admin.KafkaAdminClient, topic: str) -> None:
+    kafka_python_admin.create_topics([kafka.admin.NewTopic(name=topic, num_partitions=2, replication_factor=1)])
+    assert topic in kafka_python_admin.list_topics()
+    described = kafka_python_admin.describe_topics([topic])[0]
+    assert len(described["partitions"]) == 2
+    kafka_python_admin.delete_topics([topic])
+    assert topic not in kafka_python_admin.list_topics()
+
+
+def test_aiokafka_administrates(broker: BrokerProcess, topic: str) -> None:
+    async def administrate() -> None:
+        admin = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        try:
+            await admin.create_topics([aiokafka.admin.NewTopic(topic, 2, 1)])
+            assert topic in await admin.list_topics()
+            description = (await admin.describe_topics([topic]))[0]
+            assert [row["partition"] for row in description["partitions"]] == [0, 1]
+            await admin.delete_topics([topic])
+            assert topic not in await admin.list_topics()
+        finally:
+            await admin.close()
+
+    asyncio.run(asyncio.wait_for(administrate(), 30))
+
+
+def test_two_members_share_the_partitions(
+    broker: BrokerProcess, confluent_admin: confluent_kafka.admin.AdminClient, topic: str
+) -> None:
+    confluent_admin.create_topics([confluent_kafka.admin.NewTopic(topic, 4, 1)])[topic].result(10)
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": f"group-{topic}", "session.timeout.ms": 6000}
+    members = [confluent_kafka.Consumer(config) for _ in range(2)]
+    for member in members:
+        member.subscribe([topic])
+    for _ in range(300):
+        for member in members:
+            member.poll(0.05)
+        shares = [{entry.partition for entry in member.assignment()} for member in members]
+        if [len(share) for share in shares] == [2, 2]:
+            break
+    assert [len(share) for share in shares] == [2, 2]
+    assert shares[0] | shares[1] == {0, 1, 2, 3}
+    for member in members:
+        member.close()
+
+
+def test_committed_offsets_survive_kill_9(own_broker: Callable[..., BrokerProcess], topic: str) -> None:
+    broker = own_broker()
+    CONFLUENT.produce(broker.bootstrap, topic, "none", VALUES)
+    assert CONFLUENT.consume(broker.bootstrap, topic, "survivor", len(VALUES)) == VALUES
+    broker.kill()
+    broker.start()
+    CONFLUENT.produce(broker.bootstrap, topic, "none", ["after"])
+    assert CONFLUENT.consume(broker.bootstrap, topic, "survivor", 1) == ["after"]
+
+
+def test_the_broker_half_talks_to_the_controller_over_its_port(broker: BrokerProcess, topic: str) -> None:
+    CONFLUENT.produce(broker.bootstrap, topic, "none", ["one"])
+    for request in ("BrokerRegistration", "BrokerHeartbeat", "Fetch", "Envelope"):
+        assert broker.metric("broker_requests_total", listener="CONTROLLER", request=request) > 0, request

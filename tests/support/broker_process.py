@@ -1,0 +1,147 @@
+"""One real broker process for tests: started, asked, killed and started again on the same data."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+READY_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 20
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "4",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class BrokerProcess:
+    """`wherry server` on free ports of 127.0.0.1, data below `directory`; use it as a context manager."""
+
+    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.port, self.controller_port, self.metrics_port = free_port(), free_port(), free_port()
+        self.overrides = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "metrics.http.listener": f"127.0.0.1:{self.metrics_port}",
+            "log.dirs": str(self.data),
+            **QUICK,
+            **(overrides or {}),
+        }
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "broker.log"
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was not started"
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start and wait until /readyz says 200."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "broker", "server"]
+        for name, value in self.overrides.items():
+            command += ["--override", f"{name}={value}"]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("WHERRY_")}
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        self.starts += 1
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the broker ended with {self._process.returncode}:\n{self.log_tail()}")
+            if self.is_ready():
+                return self
+            time.sleep(0.02)
+        raise AssertionError(f"the broker was not ready within {READY_TIMEOUT_S} s:\n{self.log_tail()}")
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None, "the broker was not started"
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        assert self._process is not None, "the broker was not started"
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"no stop within {STOP_TIMEOUT_S} s of SIGTERM:\n{self.log_tail()}") from None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def log_tail(self, lines: int = 60) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric whose labels include the given ones."""
+        total, found = 0.0, False
+        for line in self.metrics().splitlines():
+            match = re.fullmatch(rf"{re.escape(name)}(?:\{{(?P<labels>.*)\}})? (?P<value>\S+)", line)
+            if match is None:
+                continue
+            have = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', match["labels"] or ""))
+            if all(have.get(key) == value for key, value in labels.items()):
+                total += float(match["value"])
+                found = True
+        assert found, f"no sample of {name} with {labels}"
+        return total
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        if self.is_running():
+            self._process.kill()  # type: ignore[union-attr]
+            self._process.wait()  # type: ignore[union-attr]

@@ -1,0 +1,45 @@
+"""Apache Kafka's own tools, from the jars that `make java-tools` collects."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
+JARS = ROOT / ".cache" / f"kafka-{VERSION}"
+TOOLS = "org.apache.kafka.tools"
+
+
+def why_not_available() -> str | None:
+    """None when the tools can run, else the sentence a skipped test shows."""
+    if shutil.which("java") is None:
+        return "java is missing"
+    if not (JARS / ".complete").exists():
+        return f"Apache Kafka {VERSION} is not in .cache: run `make java-tools` (needs Maven)"
+    return None
+
+
+def command(tool: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """The command line of a tool; `tool` is a class name below org.apache.kafka.tools."""
+    return [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={ROOT / 'tests/java/log4j2.properties'}",
+        "-cp",
+        f"{JARS}/*",
+        f"{TOOLS}.{tool}",
+        *arguments,
+    ]
+
+
+def run(tool: str, *arguments: str, timeout_s: float = 120, stdin: str | None = None, check: bool = True) -> str:
+    """Run a tool to its end; returns what it printed on both streams, and fails with it on a non-zero exit."""
+    done = subprocess.run(
+        command(tool, *arguments), input=stdin, text=True, capture_output=True, timeout=timeout_s, check=False
+    )
+    output = done.stdout + done.stderr
+    assert not check or done.returncode == 0, f"{tool} {' '.join(arguments)} exited {done.returncode}:\n{output}"
+    return output
