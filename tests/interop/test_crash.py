@@ -21,9 +21,9 @@ TOPIC = "survivors"
 
 
 class SteadyProducer:
-    """An idempotent acks=1 producer... that never stops: it remembers the numbers that were acknowledged, in order.
+    """An idempotent producer of ascending numbers; it remembers which were acknowledged, in order.
 
-    librdkafka raises acks to all for an idempotent producer; on one node that is the same promise.
+    Idempotent clients insist on acks=all; on one node that is the same promise as acks=1.
     """
 
     def __init__(self, bootstrap: str) -> None:
