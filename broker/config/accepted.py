@@ -1,0 +1,168 @@
+"""Kafka's settings that are no settings here: those that are accepted without effect, and those that are refused.
+
+A configuration file of Apache Kafka must work as it is, so names that mean something only to a JVM, or to a feature
+that is not here yet, are read and ignored; docs/configuration.md lists them with the reason.  A value that would
+change what clients may do (an authorizer, a policy, a second directory) is refused instead: ignoring it would be a lie.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_THREADS = "One event loop does this work; there are no threads to count."
+_JVM = "It tunes the Java Virtual Machine or names Java classes."
+_SECURITY = "TLS and SASL are not supported yet; a listener that asks for them is refused."
+_TRANSACTIONS = "There is no transaction coordinator yet."
+_FETCHERS = "Followers do not fetch yet: this release runs one broker."
+_QUOTAS = "Quotas are not enforced yet."
+_TIERING = "Tiered storage is not supported yet."
+_SHARE = "Share groups are not supported."
+_STREAMS = "Streams groups are not supported."
+_NEW_GROUPS = "The consumer group protocol of KIP-848 is not supported yet; classic groups are."
+_CLEANER = "Compacted topics are kept whole for now; there is no cleaner yet."
+_TOKENS = "Delegation tokens are not supported."
+_PURGATORY = "Completed operations leave the purgatory at once; there is nothing to purge."
+_ELECTIONS = "The embedded controller is a quorum of one and holds no elections."
+_ZOOKEEPER = "Kafka removed ZooKeeper in 4.0."
+_REMOVED = "Kafka removed this setting in 4.0."
+_METRICS = "Metrics are counters and histograms served to Prometheus; there are no sampled windows and no reporters."
+
+# A name that ends in '*' stands for all names with that beginning.
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "alter.log.dirs.*": "There is one log directory per broker; replicas do not move between directories.",
+    "auto.include.jmx.reporter": _JVM,
+    "background.threads": _THREADS,
+    "broker.id.generation.enable": _REMOVED,
+    "client.quota.*": _QUOTAS,
+    "compression.gzip.level": "Batches keep the compression of their producer; the codec's own default level is used.",
+    "compression.lz4.level": "Batches keep the compression of their producer; the codec's own default level is used.",
+    "compression.zstd.level": "Batches keep the compression of their producer; the codec's own default level is used.",
+    "config.providers.*": _JVM,
+    "connection.failed.authentication.delay.ms": _SECURITY,
+    "connections.max.reauth.ms": _SECURITY,
+    "control.plane.listener.name": _REMOVED,
+    "controlled.shutdown.max.retries": _REMOVED,
+    "controlled.shutdown.retry.backoff.ms": _REMOVED,
+    "controller.performance.*": "The controller reports its times as metrics.",
+    "controller.quorum.auto.join.enable": _ELECTIONS,
+    "controller.quorum.election.backoff.max.ms": _ELECTIONS,
+    "controller.quorum.election.timeout.ms": _ELECTIONS,
+    "controller.quorum.fetch.max.bytes": "Metadata is fetched 1 MiB at a time, Kafka's default.",
+    "controller.quorum.fetch.snapshot.max.bytes": "Snapshots are fetched 1 MiB at a time, Kafka's default.",
+    "controller.quota.*": _QUOTAS,
+    "controller.socket.timeout.ms": "Requests to the controller obey controller.quorum.request.timeout.ms.",
+    "cordoned.log.dirs": "There is one log directory per broker.",
+    "delegation.token.*": _TOKENS,
+    "delete.records.purgatory.purge.interval.requests": _PURGATORY,
+    "early.start.listeners": "All listeners open together, once the broker can answer.",
+    "eligible.leader.replicas.enable": "Eligible leader replicas (KIP-966) are off; a feature level turns them on.",
+    "errors.deadletterqueue.*": _SHARE,
+    "fetch.purgatory.purge.interval.requests": _PURGATORY,
+    "follower.fetch.last.tiered.offset.enable": _TIERING,
+    "group.consumer.*": _NEW_GROUPS,
+    "group.coordinator.append.linger.ms": "What one turn of the event loop brings is appended together.",
+    "group.coordinator.background.threads": _THREADS,
+    "group.coordinator.cached.buffer.max.bytes": "Buffers are not pooled.",
+    "group.coordinator.new.enable": _REMOVED,
+    "group.coordinator.rebalance.protocols": _NEW_GROUPS,
+    "group.coordinator.threads": _THREADS,
+    "group.share.*": _SHARE,
+    "group.streams.*": _STREAMS,
+    "inter.broker.protocol.version": "Brokers talk by the finalized metadata.version.",
+    "internal.metadata.*": "Sizes and delays of the metadata log are fixed.",
+    "kafka.metrics.*": _METRICS,
+    "leader.imbalance.per.broker.percentage": _REMOVED,
+    "listener.name.*": _SECURITY,
+    "log.cleaner.backoff.ms": _CLEANER,
+    "log.cleaner.dedupe.buffer.size": _CLEANER,
+    "log.cleaner.enable": _CLEANER,
+    "log.cleaner.io.*": _CLEANER,
+    "log.cleaner.threads": _CLEANER,
+    "log.dir.failure.timeout.ms": "A broker has one directory: when it fails, nothing is left to report it late.",
+    "log.flush.start.offset.checkpoint.interval.ms": "Written together with the recovery points, by "
+    "log.flush.offset.checkpoint.interval.ms.",
+    "log.local.retention.*": _TIERING,
+    "log.message.downconversion.enable": _REMOVED,
+    "log.message.format.version": _REMOVED,
+    "log.message.timestamp.difference.max.ms": _REMOVED,
+    "log.preallocate": "Files grow as they are written; preallocation would change nothing that can be read.",
+    "log.remote.*": _TIERING,
+    "max.connection.creation.rate": "New connections are bounded in number, not yet in rate.",
+    "max.decompressed.message.bytes": "Decompression is bounded by a fixed size.",
+    "metadata.max.idle.interval.ms": "The active controller writes no NoOpRecord heartbeats.",
+    "metric.reporters": _METRICS,
+    "metrics.jmx.*": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "num.io.threads": _THREADS,
+    "num.network.threads": _THREADS,
+    "num.recovery.threads.per.data.dir": "Recovery uses the broker's small pool of disk threads.",
+    "num.replica.alter.log.dirs.threads": "There is one log directory per broker.",
+    "num.replica.fetchers": _FETCHERS,
+    "password.encoder.*": _REMOVED,
+    "principal.builder.class": _SECURITY,
+    "producer.purgatory.purge.interval.requests": _PURGATORY,
+    "queued.max.requests": "Requests in flight are bounded by bytes: queued.max.request.bytes.",
+    "quota.*": _QUOTAS,
+    "remote.*": _TIERING,
+    "replica.alter.log.dirs.*": "There is one log directory per broker.",
+    "replica.fetch.*": _FETCHERS,
+    "replica.selector.class": _FETCHERS,
+    "replica.socket.*": _FETCHERS,
+    "replication.quota.*": _QUOTAS,
+    "reserved.broker.max.id": _REMOVED,
+    "sasl.*": _SECURITY,
+    "security.providers": _JVM,
+    "server.max.startup.time.ms": "Start-up is not bounded: recovery of a large log may take its time.",
+    "share.*": _SHARE,
+    "ssl.*": _SECURITY,
+    "telemetry.max.bytes": "Client telemetry (KIP-714) is not collected.",
+    "add.partitions.to.txn.retry.*": _TRANSACTIONS,
+    "transaction.*": _TRANSACTIONS,
+    "transactional.id.expiration.ms": _TRANSACTIONS,
+    "unstable.api.versions.enable": "Only stable versions of requests are spoken.",
+    "unstable.feature.versions.enable": "Only stable levels of features are known.",
+    "zookeeper.*": _ZOOKEEPER,
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A value that cannot be ignored: why, and which values of the name are harmless."""
+
+    reason: str
+    is_harmless: Callable[[str], bool] = lambda text: text == ""
+
+
+def _is_false(text: str) -> bool:
+    return text.lower() in ("", "false")
+
+
+REFUSED: Final[Mapping[str, Refusal]] = {
+    "alter.config.policy.class.name": Refusal("policies are Java classes and cannot be enforced here"),
+    "authorizer.class.name": Refusal("there is no authorizer yet, and every client may do everything"),
+    "client.quota.callback.class": Refusal("quota callbacks are Java classes and cannot be called here"),
+    "config.providers": Refusal("configuration providers are Java classes; write the values themselves"),
+    "create.topic.policy.class.name": Refusal("policies are Java classes and cannot be enforced here"),
+    "remote.log.storage.system.enable": Refusal("tiered storage is not supported yet", _is_false),
+}
+
+
+def reason_without_effect(name: str) -> str | None:
+    """Why a setting of Kafka's does nothing here; None for a name that is not one of them."""
+    if name in WITHOUT_EFFECT:
+        return WITHOUT_EFFECT[name]
+    for pattern, reason in WITHOUT_EFFECT.items():
+        if pattern.endswith("*") and name.startswith(pattern[:-1]):
+            return reason
+    return None
+
+
+def refusals(properties: Mapping[str, str]) -> list[str]:
+    """A sentence for each property whose value must not be ignored."""
+    return [
+        f"{name}={properties[name]!r}: {refusal.reason}."
+        for name, refusal in REFUSED.items()
+        if name in properties and not refusal.is_harmless(properties[name].strip())
+    ]

@@ -1,0 +1,449 @@
+"""TopicConfig: every setting of a topic, and the broker's setting that is its default (Kafka's LogConfig)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self, TypeVar
+
+from broker.common.errors import InvalidConfigError
+from broker.config.broker_config import BrokerConfig
+from broker.config.log_settings import (
+    CLEANUP_POLICIES,
+    COMPRESSION_TYPES,
+    NOT_CLEANED_YET,
+    SEGMENT_BYTES_MIN,
+    TIMESTAMP_TYPES,
+)
+from broker.config.setting import (
+    Config,
+    ConfigError,
+    Importance,
+    Setting,
+    UpdateMode,
+    Valid,
+    all_of,
+    at_least,
+    between,
+    one_of,
+    optional,
+)
+from broker.config.value_types import BOOLEAN, DOUBLE, INT, INT64_MAX, LIST, LONG, STRING, ValueType
+
+T = TypeVar("T")
+
+_TIERING: Final = "Tiered storage is not supported yet."
+_NO_MOVES: Final = "Replication is not throttled yet."
+_FIXED_LEVEL: Final = "The codec's own default level is used."
+
+
+class TopicSetting(Setting[T]):
+    """A setting of a topic; `broker_value` reads the default a broker gives it, `synonyms` are that default's names."""
+
+    def __init__(
+        self,
+        name: str,
+        value_type: ValueType[T],
+        *,
+        default: T,
+        doc: str,
+        valid: Valid[Any] | None = None,
+        synonyms: tuple[str, ...] = (),
+        broker_value: Callable[[BrokerConfig], T] | None = None,
+        no_effect: str | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            value_type,
+            default=default,
+            doc=doc,
+            valid=valid,
+            importance=Importance.MEDIUM,
+            update=UpdateMode.CLUSTER_WIDE,
+            synonyms=synonyms or (name,),
+            no_effect=no_effect,
+        )
+        self.broker_synonyms = synonyms
+        self.broker_value = broker_value
+
+
+class TopicConfig(Config):
+    """The values one topic runs with.
+
+    `segment_bytes` also holds a given `internal.segment.bytes`, which has no lower bound and is for tests.
+    """
+
+    cleanup_policy = TopicSetting(
+        "cleanup.policy",
+        LIST,
+        default=("delete",),
+        valid=all_of(*CLEANUP_POLICIES),
+        synonyms=("log.cleanup.policy",),
+        broker_value=lambda broker: broker.log_cleanup_policy,
+        doc="What happens to old records: `delete` by age and size, `compact` by key, both, or none.",
+    )
+    compression_type = TopicSetting(
+        "compression.type",
+        STRING,
+        default="producer",
+        valid=one_of(*COMPRESSION_TYPES),
+        synonyms=("compression.type",),
+        broker_value=lambda broker: broker.compression_type,
+        doc="How batches are stored: as the producer sent them (`producer`), or recompressed with this codec.",
+    )
+    compression_gzip_level = TopicSetting(
+        "compression.gzip.level",
+        INT,
+        default=-1,
+        valid=Valid("[1,...,9] or -1", lambda level: level == -1 or 1 <= level <= 9),
+        no_effect=_FIXED_LEVEL,
+        doc="The level of gzip when `compression.type` is gzip.",
+    )
+    compression_lz4_level = TopicSetting(
+        "compression.lz4.level",
+        INT,
+        default=9,
+        valid=between(1, 17),
+        no_effect=_FIXED_LEVEL,
+        doc="The level of lz4 when `compression.type` is lz4.",
+    )
+    compression_zstd_level = TopicSetting(
+        "compression.zstd.level",
+        INT,
+        default=3,
+        valid=between(-131072, 22),
+        no_effect=_FIXED_LEVEL,
+        doc="The level of zstd when `compression.type` is zstd.",
+    )
+    delete_retention_ms = TopicSetting(
+        "delete.retention.ms",
+        LONG,
+        default=86_400_000,
+        valid=at_least(0),
+        synonyms=("log.cleaner.delete.retention.ms",),
+        broker_value=lambda broker: broker.log_cleaner_delete_retention_ms,
+        no_effect=NOT_CLEANED_YET,
+        doc="How long tombstones of a compacted topic are kept, in milliseconds.",
+    )
+    file_delete_delay_ms = TopicSetting(
+        "file.delete.delay.ms",
+        LONG,
+        default=60_000,
+        valid=at_least(0),
+        synonyms=("log.segment.delete.delay.ms",),
+        broker_value=lambda broker: broker.log_segment_delete_delay_ms,
+        doc="How long a deleted file stays on disk under another name, in milliseconds.",
+    )
+    flush_messages = TopicSetting(
+        "flush.messages",
+        LONG,
+        default=INT64_MAX,
+        valid=at_least(1),
+        synonyms=("log.flush.interval.messages",),
+        broker_value=lambda broker: broker.log_flush_interval_messages,
+        doc="After how many records of a partition its log is forced to the disk, before they are acknowledged.",
+    )
+    flush_ms = TopicSetting(
+        "flush.ms",
+        LONG,
+        default=INT64_MAX,
+        valid=at_least(0),
+        synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        broker_value=lambda broker: broker.log_flush_interval_ms_effective,
+        doc="How long a record may be only in the operating system's memory, in milliseconds.",
+    )
+    follower_replication_throttled_replicas = TopicSetting(
+        "follower.replication.throttled.replicas",
+        LIST,
+        default=(),
+        no_effect=_NO_MOVES,
+        doc="Followers that replicate at the throttled rate, as `partition:broker`.",
+    )
+    leader_replication_throttled_replicas = TopicSetting(
+        "leader.replication.throttled.replicas",
+        LIST,
+        default=(),
+        no_effect=_NO_MOVES,
+        doc="Leaders whose followers replicate at the throttled rate, as `partition:broker`.",
+    )
+    index_interval_bytes = TopicSetting(
+        "index.interval.bytes",
+        INT,
+        default=4096,
+        valid=at_least(0),
+        synonyms=("log.index.interval.bytes",),
+        broker_value=lambda broker: broker.log_index_interval_bytes,
+        doc="After how many bytes of log an index entry is added.",
+    )
+    internal_segment_bytes = optional(
+        "internal.segment.bytes",
+        INT,
+        valid=at_least(1),
+        update=UpdateMode.CLUSTER_WIDE,
+        doc="`segment.bytes` without its lower bound, for tests.",
+    )
+    local_retention_bytes = TopicSetting(
+        "local.retention.bytes",
+        LONG,
+        default=-2,
+        valid=at_least(-2),
+        no_effect=_TIERING,
+        doc="How many bytes of a tiered partition stay on local disks; -2 as `retention.bytes`.",
+    )
+    local_retention_ms = TopicSetting(
+        "local.retention.ms",
+        LONG,
+        default=-2,
+        valid=at_least(-2),
+        no_effect=_TIERING,
+        doc="How long records of a tiered topic stay on local disks, in milliseconds; -2 as `retention.ms`.",
+    )
+    max_compaction_lag_ms = TopicSetting(
+        "max.compaction.lag.ms",
+        LONG,
+        default=INT64_MAX,
+        valid=at_least(1),
+        synonyms=("log.cleaner.max.compaction.lag.ms",),
+        broker_value=lambda broker: broker.log_cleaner_max_compaction_lag_ms,
+        no_effect=NOT_CLEANED_YET,
+        doc="How long a record stays uncompacted at most, in milliseconds.",
+    )
+    max_message_bytes = TopicSetting(
+        "max.message.bytes",
+        INT,
+        default=1_048_588,
+        valid=at_least(0),
+        synonyms=("message.max.bytes",),
+        broker_value=lambda broker: broker.message_max_bytes,
+        doc="The greatest record batch accepted, as it is sent (after compression).",
+    )
+    message_timestamp_after_max_ms = TopicSetting(
+        "message.timestamp.after.max.ms",
+        LONG,
+        default=3_600_000,
+        valid=at_least(0),
+        synonyms=("log.message.timestamp.after.max.ms",),
+        broker_value=lambda broker: broker.log_message_timestamp_after_max_ms,
+        doc="How far a record's timestamp may lie after the broker's time, in milliseconds.",
+    )
+    message_timestamp_before_max_ms = TopicSetting(
+        "message.timestamp.before.max.ms",
+        LONG,
+        default=INT64_MAX,
+        valid=at_least(0),
+        synonyms=("log.message.timestamp.before.max.ms",),
+        broker_value=lambda broker: broker.log_message_timestamp_before_max_ms,
+        doc="How far a record's timestamp may lie before the broker's time, in milliseconds.",
+    )
+    message_timestamp_type = TopicSetting(
+        "message.timestamp.type",
+        STRING,
+        default="CreateTime",
+        valid=one_of(*TIMESTAMP_TYPES),
+        synonyms=("log.message.timestamp.type",),
+        broker_value=lambda broker: broker.log_message_timestamp_type,
+        doc="Whether records carry the producer's time or the broker's.",
+    )
+    min_cleanable_dirty_ratio = TopicSetting(
+        "min.cleanable.dirty.ratio",
+        DOUBLE,
+        default=0.5,
+        valid=between(0, 1),
+        synonyms=("log.cleaner.min.cleanable.ratio",),
+        broker_value=lambda broker: broker.log_cleaner_min_cleanable_ratio,
+        no_effect=NOT_CLEANED_YET,
+        doc="Which part of a compacted log must be dirty before it is cleaned.",
+    )
+    min_compaction_lag_ms = TopicSetting(
+        "min.compaction.lag.ms",
+        LONG,
+        default=0,
+        valid=at_least(0),
+        synonyms=("log.cleaner.min.compaction.lag.ms",),
+        broker_value=lambda broker: broker.log_cleaner_min_compaction_lag_ms,
+        no_effect=NOT_CLEANED_YET,
+        doc="How long a record stays uncompacted at least, in milliseconds.",
+    )
+    min_insync_replicas = TopicSetting(
+        "min.insync.replicas",
+        INT,
+        default=1,
+        valid=at_least(1),
+        synonyms=("min.insync.replicas",),
+        broker_value=lambda broker: broker.min_insync_replicas,
+        doc="How many replicas must be in sync for a write with acks=all to be accepted.",
+    )
+    preallocate = TopicSetting(
+        "preallocate",
+        BOOLEAN,
+        default=False,
+        no_effect="Files grow as they are written.",
+        doc="Whether the space of a new log file is taken from the disk at once.",
+    )
+    remote_copy_lag_bytes = TopicSetting(
+        "remote.copy.lag.bytes",
+        LONG,
+        default=-1,
+        valid=at_least(-1),
+        no_effect=_TIERING,
+        doc="How many bytes the copy to the object store may lag behind.",
+    )
+    remote_copy_lag_ms = TopicSetting(
+        "remote.copy.lag.ms",
+        LONG,
+        default=0,
+        valid=at_least(-1),
+        no_effect=_TIERING,
+        doc="How long the copy to the object store may lag behind, in milliseconds.",
+    )
+    remote_log_copy_disable = TopicSetting(
+        "remote.log.copy.disable",
+        BOOLEAN,
+        default=False,
+        no_effect=_TIERING,
+        doc="Whether a tiered topic stops copying to the object store.",
+    )
+    remote_log_delete_on_disable = TopicSetting(
+        "remote.log.delete.on.disable",
+        BOOLEAN,
+        default=False,
+        no_effect=_TIERING,
+        doc="Whether what was copied is deleted when tiering is turned off.",
+    )
+    remote_storage_enable = TopicSetting(
+        "remote.storage.enable",
+        BOOLEAN,
+        default=False,
+        doc="Whether closed log files are kept in an object store. Refused for now: there is no tiered storage yet.",
+    )
+    retention_bytes = TopicSetting(
+        "retention.bytes",
+        LONG,
+        default=-1,
+        synonyms=("log.retention.bytes",),
+        broker_value=lambda broker: broker.log_retention_bytes,
+        doc="How many bytes of a partition are kept; -1 for no bound.",
+    )
+    retention_ms = TopicSetting(
+        "retention.ms",
+        LONG,
+        default=604_800_000,
+        valid=at_least(-1),
+        synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        broker_value=lambda broker: broker.log_retention_ms_effective,
+        doc="How long records are kept, in milliseconds; -1 for ever.",
+    )
+    segment_bytes = TopicSetting(
+        "segment.bytes",
+        INT,
+        default=1 << 30,
+        valid=at_least(SEGMENT_BYTES_MIN),
+        synonyms=("log.segment.bytes",),
+        broker_value=lambda broker: broker.log_segment_bytes,
+        doc="The greatest size of one log file.",
+    )
+    segment_index_bytes = TopicSetting(
+        "segment.index.bytes",
+        INT,
+        default=10 * 1024 * 1024,
+        valid=at_least(4),
+        synonyms=("log.index.size.max.bytes",),
+        broker_value=lambda broker: broker.log_index_size_max_bytes,
+        doc="The greatest size of an offset index; a full one begins another log file.",
+    )
+    segment_jitter_ms = TopicSetting(
+        "segment.jitter.ms",
+        LONG,
+        default=0,
+        valid=at_least(0),
+        synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        broker_value=lambda broker: broker.log_roll_jitter_ms_effective,
+        doc="The most by which `segment.ms` is shortened at random, in milliseconds.",
+    )
+    segment_ms = TopicSetting(
+        "segment.ms",
+        LONG,
+        default=604_800_000,
+        valid=at_least(1),
+        synonyms=("log.roll.ms", "log.roll.hours"),
+        broker_value=lambda broker: broker.log_roll_ms_effective,
+        doc="The greatest age of a log file before another is begun, in milliseconds.",
+    )
+    unclean_leader_election_enable = TopicSetting(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        default=False,
+        synonyms=("unclean.leader.election.enable",),
+        broker_value=lambda broker: broker.unclean_leader_election_enable,
+        doc="Whether a replica that was not in sync may lead when no other can, at the price of records.",
+    )
+
+    def __init__(self, properties: Mapping[str, str], broker: BrokerConfig | None = None) -> None:
+        super().__init__(properties)
+        if broker is not None:
+            self._replace_values(**self._defaults_of(broker, properties))
+        if self.internal_segment_bytes is not None:
+            self._replace_values(segment_bytes=self.internal_segment_bytes)
+
+    @classmethod
+    def _defaults_of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            setting.attribute: setting.broker_value(broker)
+            for setting in cls.settings()
+            if isinstance(setting, TopicSetting) and setting.broker_value and setting.name not in overrides
+        }
+
+    @classmethod
+    def effective(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> Self:
+        """What a topic runs with: its own values over the broker's over the defaults.
+
+        Values are those stored by the controller, which has checked them; unknown names are left aside.
+        """
+        return cls(overrides, broker)
+
+    @classmethod
+    def validate(cls, name: str, value: str) -> None:
+        """Refuse a value for one setting of a topic: InvalidConfigError with a sentence."""
+        setting = cls.setting(name)
+        if setting is None:
+            raise InvalidConfigError(f"Unknown topic config name: {name}.")
+        try:
+            parsed = setting.read(value)
+        except ConfigError as error:
+            raise InvalidConfigError(str(error)) from error
+        if name == "remote.storage.enable" and parsed:
+            raise InvalidConfigError(
+                "Tiered Storage functionality is disabled in the broker. "
+                "Topic cannot be configured with remote log storage."
+            )
+
+    @classmethod
+    def validate_all(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        """Refuse the whole of a topic's settings when one is wrong or two do not fit together (LogConfig.validate)."""
+        for name, value in overrides.items():
+            cls.validate(name, value)
+        config = cls.effective(broker, overrides)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise InvalidConfigError(
+                f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
+                f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+            )
+
+    @property
+    def is_compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compression(self) -> str:
+        """The codec to store batches in: `producer`, `none`, `gzip`, `snappy`, `lz4` or `zstd`."""
+        return "none" if self.compression_type == "uncompressed" else self.compression_type
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def random_segment_jitter_max_ms(self) -> int:
+        """The jitter is never more than the age itself (LogConfig.randomSegmentJitter)."""
+        return min(self.segment_jitter_ms, self.segment_ms)
