@@ -257,6 +257,7 @@ class LogSettings(Config):
         default=30_000,
         importance=LOW,
         valid=at_least(0),
+        is_internal=True,
         doc="How long after the start the log's background work begins, in milliseconds.",
     )
     producer_id_expiration_ms = Setting(
@@ -274,6 +275,7 @@ class LogSettings(Config):
         default=600_000,
         importance=LOW,
         valid=at_least(1),
+        is_internal=True,
         doc="How often producers that must be forgotten are sought, in milliseconds.",
     )
 

@@ -43,7 +43,6 @@ class NodeSettings(Config):
         default=-1,
         importance=HIGH,
         valid=at_least(0),
-        synonyms=("node.id", "broker.id"),
         default_is_null=True,
         doc="The id of this node in its cluster. One id serves both roles.",
     )
@@ -52,7 +51,6 @@ class NodeSettings(Config):
         INT,
         default=-1,
         importance=HIGH,
-        synonyms=("broker.id", "node.id"),
         doc="The older name of `node.id`; when both are given they must be equal.",
     )
     broker_rack = optional(
@@ -65,7 +63,6 @@ class NodeSettings(Config):
         PATH,
         default=Path("/tmp/kafka-logs"),
         importance=HIGH,
-        synonyms=("log.dirs", "log.dir"),
         doc="The directory of this broker's data, used when `log.dirs` is not given.",
     )
     log_dirs = Setting(
@@ -73,7 +70,6 @@ class NodeSettings(Config):
         LIST,
         default=(),
         importance=HIGH,
-        synonyms=("log.dirs", "log.dir"),
         default_is_null=True,
         doc="The directory of this broker's data. One only: run one broker per disk.",
     )

@@ -115,7 +115,8 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             result.append(_ESCAPES.get(escaped, escaped))
-    return "".join(result)
+    # Java writes characters beyond the first plane as two escaped units.
+    return "".join(result).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape(text: str, *, is_key: bool) -> str:

@@ -60,6 +60,7 @@ class ReplicationSettings(Config):
         LONG,
         default=300_000,
         valid=at_least(1),
+        is_internal=True,
         doc="How often the controller seeks partitions that wait for such a leader, in milliseconds.",
     )
     auto_leader_rebalance_enable = Setting(

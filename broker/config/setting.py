@@ -64,6 +64,7 @@ def all_of(*choices: str) -> Valid[Any]:
 class Setting(Generic[T]):
     """A setting as an attribute of a `Config`, which must be named after it: `log.dir` is `log_dir`.
 
+    `is_internal` settings are for tests and are described only when given (Kafka's defineInternal);
     `no_effect` says why a setting that clients may store does nothing yet; it is shown in the manual.
     `synonyms` are other names for the same thing, most specific first, this one included when it takes part.
     """
@@ -80,6 +81,7 @@ class Setting(Generic[T]):
         update: UpdateMode = UpdateMode.READ_ONLY,
         synonyms: tuple[str, ...] = (),
         default_is_null: bool = False,
+        is_internal: bool = False,
         no_effect: str | None = None,
     ) -> None:
         self.name = name
@@ -91,6 +93,7 @@ class Setting(Generic[T]):
         self.valid = valid
         self.update = update
         self.synonyms = synonyms or (name,)
+        self.is_internal = is_internal
         self.no_effect = no_effect
         self._default_is_null = default_is_null
 
@@ -147,6 +150,7 @@ def optional(
     valid: Valid[Any] | None = None,
     update: UpdateMode = UpdateMode.READ_ONLY,
     synonyms: tuple[str, ...] = (),
+    is_internal: bool = False,
     no_effect: str | None = None,
 ) -> Setting[T | None]:
     """A setting that is None unless it is given, as Kafka's null."""
@@ -159,6 +163,7 @@ def optional(
         valid=valid,
         update=update,
         synonyms=synonyms,
+        is_internal=is_internal,
         no_effect=no_effect,
     )
 

@@ -177,6 +177,7 @@ class TopicConfig(Config):
         INT,
         valid=at_least(1),
         update=UpdateMode.CLUSTER_WIDE,
+        is_internal=True,
         doc="`segment.bytes` without its lower bound, for tests.",
     )
     local_retention_bytes = TopicSetting(
