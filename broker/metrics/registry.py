@@ -7,7 +7,7 @@ by one thread, turned into Prometheus' form only at scrape.  Gauges have no copy
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 Kind = Literal["counter", "gauge", "histogram"]
 Sample = tuple[Sequence[str], float]
+Row = tuple[Sequence[str], Any]  # label values, and a number or a histogram
 
 SECONDS_BUCKETS: Final = (
     0.0001,
@@ -124,26 +125,47 @@ class Histogram:
             yield (), self
 
 
-class _Family(Collector):
-    """One metric as Prometheus' client library collects it."""
+class MetricFamily(Collector):
+    """One metric as Prometheus' client library collects it: rows from its owner, and what makes a family of them.
 
-    def __init__(self, definition: MetricDefinition, read: Callable[[], Iterable[Metric]]) -> None:
-        self._definition = definition
+    `read` is run to its end at once, so an owner may yield from a dictionary that changes later.
+    """
+
+    def __init__(
+        self,
+        definition: MetricDefinition,
+        read: Callable[[], Iterable[Row]],
+        build: Callable[[Sequence[Row]], Metric],
+    ) -> None:
+        self.definition = definition
         self._read = read
+        self._build = build
 
     def collect(self) -> Iterable[Metric]:
-        return self._read()
+        return [self._build(self._rows())]
+
+    def collect_in_parts(self, rows_max: int) -> Iterator[Metric]:
+        """The same family as parts of at most so many rows, made only as they are asked for; at least one part."""
+        rows = self._rows()
+        for start in range(0, max(len(rows), 1), rows_max):
+            yield self._build(rows[start : start + rows_max])
 
     def describe(self) -> Iterable[Metric]:
-        return [Metric(self._definition.name, self._definition.documentation, self._definition.kind)]
+        return [Metric(self.definition.name, self.definition.documentation, self.definition.kind)]
+
+    def _rows(self) -> list[Row]:
+        # A labelled metric nothing was counted on yet has one row without labels: it is no series.
+        label_count = len(self.definition.labels)
+        return [row for row in self._read() if len(row[0]) == label_count]
 
 
 class MetricsRegistry:
-    """All metrics of one process.  `definitions` feeds the generated reference."""
+    """All metrics of one process.  `definitions` feeds the generated reference, `families` the scrape."""
 
     def __init__(self) -> None:
         self.prometheus = CollectorRegistry(auto_describe=False)
         self.definitions: list[MetricDefinition] = []
+        self.families: list[MetricFamily] = []
         self.dropped_series = 0
         self.collected(
             DROPPED_SERIES,
@@ -181,19 +203,17 @@ class MetricsRegistry:
         histogram = Histogram(self, bounds)
         definition = self._define(MetricDefinition(name, "histogram", documentation, labels, bean, action))
 
-        def read() -> Iterable[Metric]:
+        def build(rows: Sequence[Row]) -> Metric:
             family = HistogramMetricFamily(name, documentation, labels=labels)
-            for values, child in histogram.samples():
-                if len(values) != len(labels):
-                    continue  # a labelled metric nothing was observed on yet
+            for values, child in rows:
                 buckets, running = [], 0
                 for bound, count in zip((*child.bounds, float("inf")), child.counts, strict=True):
                     running += count
                     buckets.append(("+Inf" if bound == float("inf") else str(bound), running))
                 family.add_metric(values, buckets, child.total)
-            return [family]
+            return family
 
-        self.prometheus.register(_Family(definition, read))
+        self._register(MetricFamily(definition, histogram.samples, build))
         return histogram
 
     def collected(
@@ -210,16 +230,15 @@ class MetricsRegistry:
         """A counter or gauge whose values are read from their owner at scrape: `read` yields (label values, value)."""
         definition = self._define(MetricDefinition(name, kind, documentation, labels, bean, action))
 
-        def collect() -> Iterable[Metric]:
+        def build(rows: Sequence[Row]) -> Metric:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
                 name, documentation, labels=labels
             )
-            for values, value in read():
-                if len(values) == len(labels):
-                    family.add_metric(values, value)
-            return [family]
+            for values, value in rows:
+                family.add_metric(values, value)
+            return family
 
-        self.prometheus.register(_Family(definition, collect))
+        self._register(MetricFamily(definition, read, build))
 
     def gauge(
         self,
@@ -232,6 +251,10 @@ class MetricsRegistry:
     ) -> None:
         """A gauge without labels, read from its owner at scrape."""
         self.collected(name, "gauge", documentation, (), lambda: [((), read())], bean=bean, action=action)
+
+    def _register(self, family: MetricFamily) -> None:
+        self.prometheus.register(family)
+        self.families.append(family)
 
     def _define(self, definition: MetricDefinition) -> MetricDefinition:
         assert all(definition.name != other.name for other in self.definitions), f"{definition.name} is defined twice"
