@@ -1,0 +1,7 @@
+"""`python -m broker` is `wherry`."""
+
+import sys
+
+from broker.cli import main
+
+sys.exit(main())
