@@ -10,7 +10,8 @@ class ResponseSlotOwner(Protocol):
     """The connection: keeps its slots in the order of the requests and sends the filled prefix."""
 
     def on_slot_filled(self, slot: "ResponseSlot") -> None: ...
-    def close(self, reason: str) -> None: ...
+    def close(self, reason: str) -> None:
+        """End the connection; `reason` is counted if it is one of the known ones, and logged."""
 
 
 class ResponseSlot:
@@ -26,6 +27,7 @@ class ResponseSlot:
         "filled_at",
         "is_filled",
         "on_closed",
+        "received_at",
         "returned_at",
         "route",
         "size_bytes",
@@ -39,6 +41,7 @@ class ResponseSlot:
         self.on_closed: Callable[[], object] | None = None
         self.route: Any = None  # what the dispatcher measures this request under
         self.size_bytes = 0  # taken from the byte budget while the slot is open
+        self.received_at = 0.0  # the stopwatch's readings, for the phases of the request
         self.started_at = 0.0
         self.returned_at = 0.0
         self.filled_at = 0.0

@@ -1,0 +1,129 @@
+"""Requests and connections: how long, how many, which errors (Kafka's RequestMetrics and socket-server metrics)."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final
+
+from broker.metrics.registry import Counter, Histogram, MetricsRegistry
+
+PHASES: Final = ("queue", "local", "remote", "response", "total")
+
+# Why this broker closes a connection.
+MALFORMED: Final = "malformed"
+TOO_LARGE: Final = "too_large"
+UNSUPPORTED: Final = "unsupported"
+IDLE: Final = "idle"
+REFUSED_SILENTLY: Final = "refused_silently"
+FAILED: Final = "failed"
+SHUTDOWN: Final = "shutdown"
+CLOSE_REASONS: Final = frozenset({MALFORMED, TOO_LARGE, UNSUPPORTED, IDLE, REFUSED_SILENTLY, FAILED, SHUTDOWN})
+
+
+class RouteMetrics:
+    """The numbers of one API at one version; the histograms are shared by the API's versions."""
+
+    __slots__ = ("local", "queue", "remote", "requests", "response", "total")
+
+    def __init__(self, seconds: Histogram, requests: Counter, request: str, version: int) -> None:
+        self.queue, self.local, self.remote, self.response, self.total = (
+            seconds.labels(request, phase) for phase in PHASES
+        )
+        self.requests = requests.labels(request, str(version))
+
+    def observe(
+        self, received_at: float, started_at: float, returned_at: float, filled_at: float, sent_at: float
+    ) -> None:
+        """One answered request, by the stopwatch's readings."""
+        self.requests.value += 1
+        self.queue.observe(started_at - received_at)
+        if filled_at <= returned_at:  # answered before its handler returned: nothing was waited for
+            self.local.observe(filled_at - started_at)
+            remote = self.remote
+            remote.counts[0] += 1
+        else:
+            self.local.observe(returned_at - started_at)
+            self.remote.observe(filled_at - returned_at)
+        self.response.observe(sent_at - filled_at)
+        self.total.observe(sent_at - received_at)
+
+
+class RequestMetrics:
+    """One per process.  Labels are bounded by what is listed: API names, versions and the protocol's error names."""
+
+    def __init__(self, registry: MetricsRegistry, stopwatch: Callable[[], float] = perf_counter) -> None:
+        self.stopwatch = stopwatch
+        self.connections: dict[str, int] = {}  # open ones by listener, kept by the socket servers
+        self.in_flight_bytes: Callable[[], int] = lambda: 0
+        self._seconds = registry.histogram(
+            "broker_request_seconds",
+            "Time of a request by phase: queue (received to started), local (in its handler), remote (parked until "
+            "others or data arrived), response (answered to handed to the socket), total.",
+            ("request", "phase"),
+            bean="kafka.network:type=RequestMetrics,name=TotalTimeMs,request=*",
+            action="See which phase grew: queue and local mean a busy broker, remote is waiting for replicas or data.",
+        )
+        self._requests = registry.counter(
+            "kafka_network_requestmetrics_requests_total",
+            "Requests answered, by API and version.",
+            ("request", "version"),
+            bean="kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*",
+        )
+        self._errors = registry.counter(
+            "kafka_network_requestmetrics_errors_total",
+            "Errors told to clients, by API and the protocol's name of the error.",
+            ("request", "error"),
+            bean="kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=*,error=*",
+            action="Many errors are ordinary (a client on an old leader); a rate that stays up is not.",
+        )
+        self.unexpected_errors = registry.counter(
+            "broker_request_handler_failures_total",
+            "Exceptions nobody expected in a handler, answered with UNKNOWN_SERVER_ERROR.",
+            ("request",),
+            action="A defect: the log has the traceback.",
+        )
+        self.connections_opened = registry.counter(
+            "broker_connections_opened_total", "Connections accepted, by listener.", ("listener",)
+        )
+        self.connections_refused = registry.counter(
+            "broker_connections_refused_total",
+            "Connections closed at once because of a bound (max.connections, max.connections.per.ip).",
+            ("listener", "reason"),
+            bean="kafka.network:type=Acceptor",
+            action="Find the client that opens so many, or raise the bound.",
+        )
+        self._closed = registry.counter(
+            "broker_connections_closed_total",
+            "Connections this broker closed, by reason: malformed, too_large, unsupported, idle, refused_silently "
+            "(an error on acks=0), failed, shutdown.",
+            ("reason",),
+            action="malformed and unsupported point to a client that is no Kafka client, or newer than this broker.",
+        )
+        registry.collected(
+            "kafka_server_socketservermetrics_connectioncount",
+            "gauge",
+            "Open connections, by listener.",
+            ("listener",),
+            lambda: [((listener,), count) for listener, count in self.connections.items()],
+            bean="kafka.server:type=socket-server-metrics,name=connection-count",
+        )
+        registry.gauge(
+            "broker_requests_in_flight_bytes",
+            "Bytes of requests that were received and are not answered yet (queued.max.request.bytes bounds them).",
+            lambda: self.in_flight_bytes(),
+            bean="kafka.network:type=SocketServer,name=MemoryPoolUsed",
+            action="Near the bound, connections are no longer read: see which phase of which request is slow.",
+        )
+
+    def route(self, request: str, version: int) -> RouteMetrics:
+        return RouteMetrics(self._seconds, self._requests, request, version)
+
+    def count_closed(self, reason: str) -> None:
+        """A reason that is none of the known ones is a handler's words for an error on acks=0."""
+        self._closed.labels(reason if reason in CLOSE_REASONS else REFUSED_SILENTLY).increment()
+
+    def closed_count(self, reason: str) -> int:
+        return int(self._closed.labels(reason).value)
+
+    def count_error(self, request: str, error: str, by: int = 1) -> None:
+        """`error` is the protocol's name of the code, in capitals."""
+        self._errors.labels(request, error).increment(by)

@@ -1,0 +1,303 @@
+"""Produce by hand: requests are read without copying a record, responses written without an object per partition.
+
+kio reads and writes the same bytes; the tests compare the two for every version (ProduceRequest.json,
+ProduceResponse.json).
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from broker.common.buffers import Buffer
+from broker.protocol.errors import MalformedFrameError
+from broker.protocol.wire_format import (
+    compact_string,
+    legacy_string,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    unsigned_varint,
+)
+
+FIRST_FLEXIBLE: Final = 9
+FIRST_WITH_LOG_START_OFFSET: Final = 5
+FIRST_WITH_RECORD_ERRORS: Final = 8  # KIP-467
+FIRST_WITH_LEADER_HINTS: Final = 10  # KIP-951
+FIRST_WITH_TOPIC_ID: Final = 13  # KIP-516
+NULL_RECORDS: Final = -1
+
+_ACKS_AND_TIMEOUT: Final = Struct(">hi")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_LEGACY_PARTITION: Final = Struct(">ii")  # index, size of the records
+_RESPONSE_HEADER: Final = Struct(">ii")  # length, correlation id
+_PARTITION_V3: Final = Struct(">ihqq")  # index, error, base offset, log append time
+_PARTITION_V5: Final = Struct(">ihqqq")  # and the log start offset
+_PARTITION_V8: Final = Struct(">ihqqqih")  # and no record errors, no message
+_FLEXIBLE_PARTITION: Final = Struct(">ihqqqBBB")  # the same compact, and no tagged fields
+_LEADER_HINT: Final = Struct(">BBBiiB")  # one tagged field: tag 0, size 9, leader id, leader epoch, no tags inside
+
+PartitionRecords = tuple[int, int, int]
+"""Partition, and where its records begin and end in the frame; (-1, -1) for null."""
+
+
+class ProduceTopic(NamedTuple):
+    """What is produced to one topic, named until version 12 and told by its id from 13 on."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[PartitionRecords]
+
+
+class ProduceRequest(NamedTuple):
+    """A request whose records still stand in its frame."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+class RecordErrorLike(Protocol):
+    @property
+    def batch_index(self) -> int: ...
+    @property
+    def message(self) -> str | None: ...
+
+
+class LeaderHintLike(Protocol):
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+
+class PartitionProduceAnswer(Protocol):
+    """What the encoder reads of one partition's result."""
+
+    @property
+    def topic_partition(self) -> Any: ...
+    @property
+    def error(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def log_append_time(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def record_errors(self) -> Sequence[RecordErrorLike]: ...
+    @property
+    def error_message(self) -> str | None: ...
+    @property
+    def current_leader(self) -> LeaderHintLike | None: ...
+
+
+class NodeEndpoint(NamedTuple):
+    """Where the leader of a hint is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@functools.lru_cache(maxsize=4096)
+def topic_id_of(raw: bytes) -> UUID:
+    """A UUID costs more to make than a request to read; a broker sees the same ids again and again."""
+    return UUID(bytes=raw)
+
+
+def decode(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    """The body that begins at `position`; MalformedFrameError.  Bytes behind it are ignored, as Kafka does."""
+    try:
+        if version >= FIRST_FLEXIBLE:
+            return _decode_flexible(frame, position, has_topic_id=version >= FIRST_WITH_TOPIC_ID)
+        return _decode_legacy(frame, position)
+    except (StructError, IndexError, ValueError) as error:
+        raise MalformedFrameError(f"ProduceRequest {version}: {error}") from error
+
+
+def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> ProduceRequest:
+    size, position = read_unsigned_varint(frame, position)
+    transactional_id = None
+    if size:
+        transactional_id, position = _text(frame, position, size - 1)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
+    topic_count, position = read_unsigned_varint(frame, position + _ACKS_AND_TIMEOUT.size)
+    topics = []
+    for _ in range(topic_count - 1):
+        name = topic_id = None
+        if has_topic_id:
+            end = position + 16
+            topic_id = topic_id_of(bytes(frame[position:end]))
+            position = end
+        else:
+            size, position = read_unsigned_varint(frame, position)
+            name, position = _text(frame, position, size - 1)
+        count, position = read_unsigned_varint(frame, position)
+        partitions: list[PartitionRecords] = []
+        for _ in range(count - 1):
+            (index,) = _INT32.unpack_from(frame, position)
+            size, start = read_unsigned_varint(frame, position + 4)
+            if size:
+                position = start + size - 1
+                partitions.append((index, start, position))
+            else:
+                position = start
+                partitions.append((index, NULL_RECORDS, NULL_RECORDS))
+            position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+        position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+        topics.append(ProduceTopic(name, topic_id, partitions))
+    skip_tagged_fields(frame, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
+    (size,) = _INT16.unpack_from(frame, position)
+    position += 2
+    transactional_id = None
+    if size >= 0:
+        transactional_id, position = _text(frame, position, size)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
+    position += _ACKS_AND_TIMEOUT.size
+    (topic_count,) = _INT32.unpack_from(frame, position)
+    position += 4
+    topics = []
+    for _ in range(topic_count):
+        (size,) = _INT16.unpack_from(frame, position)
+        name, position = _text(frame, position + 2, size)
+        (count,) = _INT32.unpack_from(frame, position)
+        position += 4
+        partitions: list[PartitionRecords] = []
+        for _ in range(count):
+            index, size = _LEGACY_PARTITION.unpack_from(frame, position)
+            start = position + _LEGACY_PARTITION.size
+            if size >= 0:
+                position = start + size
+                partitions.append((index, start, position))
+            else:
+                position = start
+                partitions.append((index, NULL_RECORDS, NULL_RECORDS))
+        if position > len(frame):
+            raise MalformedFrameError(f"records end at {position}, after their frame of {len(frame)}")
+        topics.append(ProduceTopic(name, None, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _text(frame: memoryview, position: int, size: int) -> tuple[str, int]:
+    end = position + size
+    if size < 0 or end > len(frame):
+        raise MalformedFrameError(f"a string of {size} bytes at {position} in a frame of {len(frame)}")
+    return str(frame[position:end], "utf-8"), end
+
+
+def encode_response(
+    version: int,
+    correlation_id: int,
+    topics: Iterable[tuple[str | UUID, Sequence[PartitionProduceAnswer]]],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Buffer]:
+    """A whole response, with its length.
+
+    Topics come by name until version 12 and by id from 13 on.  `node_endpoints` (from 10) are sent only with
+    `current_leader` hints.
+    """
+    if version >= FIRST_FLEXIBLE:
+        body = _flexible_body(version, list(topics), throttle_ms, node_endpoints)
+        return [_RESPONSE_HEADER.pack(len(body) + 5, correlation_id) + b"\0" + body]
+    body = _legacy_body(version, list(topics), throttle_ms)
+    return [_RESPONSE_HEADER.pack(len(body) + 4, correlation_id) + body]
+
+
+def _flexible_body(
+    version: int,
+    topics: list[tuple[str | UUID, Sequence[PartitionProduceAnswer]]],
+    throttle_ms: int,
+    node_endpoints: Sequence[NodeEndpoint],
+) -> bytes:
+    parts = [unsigned_varint(len(topics) + 1)]
+    pack = _FLEXIBLE_PARTITION.pack
+    for topic, partitions in topics:
+        parts.append(compact_string(topic) if isinstance(topic, str) else topic.bytes)
+        parts.append(unsigned_varint(len(partitions) + 1))
+        for each in partitions:
+            if each.error == 0 and each.current_leader is None:
+                parts.append(
+                    pack(
+                        each.topic_partition.partition,
+                        0,
+                        each.base_offset,
+                        each.log_append_time,
+                        each.log_start_offset,
+                        1,
+                        0,
+                        0,
+                    )
+                )
+            else:
+                parts.append(_flexible_error(version, each))
+        parts.append(b"\0")
+    parts.append(_INT32.pack(throttle_ms))
+    parts.append(node_endpoints_tag(node_endpoints) if version >= FIRST_WITH_LEADER_HINTS else b"\0")
+    return b"".join(parts)
+
+
+def _flexible_error(version: int, each: PartitionProduceAnswer) -> bytes:
+    parts = [
+        _PARTITION_V5.pack(
+            each.topic_partition.partition, each.error, each.base_offset, each.log_append_time, each.log_start_offset
+        ),
+        unsigned_varint(len(each.record_errors) + 1),
+    ]
+    for record in each.record_errors:
+        parts.append(_INT32.pack(record.batch_index) + compact_string(record.message) + b"\0")
+    parts.append(compact_string(each.error_message))
+    hint = each.current_leader
+    if hint is not None and version >= FIRST_WITH_LEADER_HINTS:
+        parts.append(_LEADER_HINT.pack(1, 0, 9, hint.leader_id, hint.leader_epoch, 0))
+    else:
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def node_endpoints_tag(node_endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """The tagged fields of a response whose only tag, 0, is NodeEndpoints (Produce from 10, Fetch from 16)."""
+    if not node_endpoints:
+        return b"\0"
+    parts = [unsigned_varint(len(node_endpoints) + 1)]
+    for node in node_endpoints:
+        parts.append(_INT32.pack(node.node_id) + compact_string(node.host) + _INT32.pack(node.port))
+        parts.append(compact_string(node.rack) + b"\0")
+    value = b"".join(parts)
+    return b"\x01\x00" + unsigned_varint(len(value)) + value
+
+
+def _legacy_body(
+    version: int, topics: list[tuple[str | UUID, Sequence[PartitionProduceAnswer]]], throttle_ms: int
+) -> bytes:
+    parts = [_INT32.pack(len(topics))]
+    for topic, partitions in topics:
+        assert isinstance(topic, str), "versions before 13 name their topics"
+        parts.append(legacy_string(topic) + _INT32.pack(len(partitions)))
+        parts.extend(_legacy_partition(version, each) for each in partitions)
+    parts.append(_INT32.pack(throttle_ms))
+    return b"".join(parts)
+
+
+def _legacy_partition(version: int, each: PartitionProduceAnswer) -> bytes:
+    head = (each.topic_partition.partition, each.error, each.base_offset, each.log_append_time)
+    if version < FIRST_WITH_LOG_START_OFFSET:
+        return _PARTITION_V3.pack(*head)
+    if version < FIRST_WITH_RECORD_ERRORS:
+        return _PARTITION_V5.pack(*head, each.log_start_offset)
+    if each.error == 0:
+        return _PARTITION_V8.pack(*head, each.log_start_offset, 0, -1)
+    parts = [_PARTITION_V5.pack(*head, each.log_start_offset), _INT32.pack(len(each.record_errors))]
+    for record in each.record_errors:
+        parts.append(_INT32.pack(record.batch_index) + legacy_string(record.message))
+    parts.append(legacy_string(each.error_message))
+    return b"".join(parts)

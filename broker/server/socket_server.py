@@ -1,0 +1,169 @@
+"""All connections of one kind of listener (Kafka's SocketServer): who may connect, what they share, who is idle."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from broker.common.byte_budget import ByteBudget
+from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.metrics.request_metrics import IDLE, SHUTDOWN
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.listener import Listener
+from broker.server.connection import ServerConnection
+from broker.server.dispatcher import Dispatcher
+from broker.server.request_context import RequestContext
+from broker.server.shared_receive_buffer import SharedReceiveBuffer
+
+IDLE_SWEEP_SECONDS_MAX: Final = 30.0
+IDLE_SWEEPS_PER_LIMIT: Final = 4  # an idle connection is closed at most a quarter of the limit late
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerEndpoint:
+    """What a connection needs to know of the listener it came through."""
+
+    listener_name: str
+    security_protocol: str
+
+
+class SocketServer:
+    """Connections of the broker's listeners, or of the controller's.
+
+    Life: construct, `async with running()`, `listen` per listener, `stop_accepting`, leave.  Leaving closes every
+    connection.
+    """
+
+    def __init__(self, config: ConfigHolder[BrokerConfig], dispatcher: Dispatcher) -> None:
+        self._config = config
+        self.dispatcher = dispatcher
+        self.metrics = dispatcher.metrics
+        self.stopwatch = dispatcher.metrics.stopwatch
+        self.byte_budget = ByteBudget(config.current.queued_max_request_bytes)
+        self.receive_buffer = SharedReceiveBuffer()
+        self.quotas = ConnectionQuotas()
+        self.now: Callable[[], float] = lambda: 0.0
+        self.request_bytes_max = config.current.socket_request_max_bytes
+        self.idle_closed_count = 0
+        self._connections: dict[ServerConnection, None] = {}
+        self._listeners: list[Listener] = []
+        self._tasks = BackgroundTasks("socket-server")
+        self._woken: dict[ServerConnection, None] = {}
+        self._connection_count = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["SocketServer"]:
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self._tasks.start("idle-connections", self._close_idle_connections())
+        try:
+            yield self
+        finally:
+            await self.close()
+
+    async def listen(self, listener_name: str, host: str, port: int, security_protocol: str = "PLAINTEXT") -> int:
+        """Accept connections; returns the port, which the system chooses for port 0.  OSError when it is taken."""
+        endpoint = ListenerEndpoint(listener_name, security_protocol)
+        config = self._config.current
+        listener = Listener(
+            listener_name,
+            lambda: ServerConnection(self, endpoint),
+            backlog=config.socket_listen_backlog_size,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        bound_port = await listener.start(host, port)
+        self._listeners.append(listener)
+        return bound_port
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections live on."""
+        for listener in self._listeners:
+            listener.stop_accepting()
+
+    async def close(self) -> None:
+        self.stop_accepting()
+        await self._tasks.cancel_all()
+        for connection in list(self._connections):
+            connection.close(SHUTDOWN)
+        await asyncio.sleep(0)  # the transports say goodbye in the next turn
+        for connection in list(self._connections):
+            connection.abort(SHUTDOWN)
+        for listener in self._listeners:
+            await listener.close()
+        self._listeners.clear()
+
+    # Connections call these.
+
+    def admit(self, connection: ServerConnection) -> str | None:
+        """Take in a new connection, or say why not."""
+        peer, local = connection.addresses()
+        host, port = peer
+        endpoint = connection.endpoint
+        self._connection_count += 1
+        connection.context = RequestContext(
+            listener_name=endpoint.listener_name,
+            security_protocol=endpoint.security_protocol,
+            client_host=host,
+            client_port=port,
+            local_port=local[1],
+            connection_id=f"{local[0]}:{local[1]}-{host}:{port}-{self._connection_count}",
+        )
+        refusal = self.quotas.refusal(host, self._config.current)
+        if refusal is not None:
+            self.metrics.connections_refused.labels(endpoint.listener_name, refusal).increment()
+            return refusal
+        connection.set_socket_options()
+        self.quotas.add(host)
+        self._connections[connection] = None
+        self.metrics.connections_opened.labels(endpoint.listener_name).increment()
+        self._count(endpoint.listener_name, 1)
+        return None
+
+    def forget(self, connection: ServerConnection) -> None:
+        """The connection is gone; one that was refused was never here."""
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        self._woken.pop(connection, None)
+        self.quotas.remove(connection.context.client_host)
+        self._count(connection.endpoint.listener_name, -1)
+
+    def run_soon(self, connection: ServerConnection) -> None:
+        """Let the connection go on in the next turn: never inside another connection's request."""
+        if not self._woken:
+            self._loop.call_soon(self._run_woken)
+        self._woken[connection] = None
+
+    def _run_woken(self) -> None:
+        woken, self._woken = self._woken, {}
+        for connection in woken:
+            connection.go_on()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def _count(self, listener_name: str, by: int) -> None:
+        counts = self.metrics.connections
+        counts[listener_name] = counts.get(listener_name, 0) + by
+
+    async def _close_idle_connections(self) -> None:
+        while True:
+            limit_seconds = self._config.current.connections_max_idle_ms / 1000
+            pause = IDLE_SWEEP_SECONDS_MAX
+            if limit_seconds >= 0:
+                self.close_idle(limit_seconds)
+                pause = min(pause, max(limit_seconds / IDLE_SWEEPS_PER_LIMIT, 0.01))
+            await asyncio.sleep(pause)
+
+    def close_idle(self, limit_seconds: float) -> None:
+        """Abort what was silent for longer, unless it waits for an answer of ours."""
+        silent_since = self.now() - limit_seconds
+        for connection in list(self._connections):
+            if connection.last_active_at < silent_since and not connection.has_open_requests:
+                self.idle_closed_count += 1
+                connection.abort(IDLE)
