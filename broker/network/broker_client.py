@@ -120,8 +120,9 @@ class BrokerClient:
         if self._stream is not None:
             return self._stream
         if self._connecting is None:
-            self._connecting = self._tasks.start("connect", self._connect())
+            self._connecting = asyncio.get_running_loop().create_future()
             self._connecting.add_done_callback(self._connection_attempt_ended)
+            self._tasks.start("connect", self._connect(self._connecting))
         try:
             return await asyncio.shield(self._connecting)
         except (OSError, EOFError) as error:
@@ -129,13 +130,22 @@ class BrokerClient:
 
     def _connection_attempt_ended(self, attempt: "asyncio.Future[ByteStream]") -> None:
         self._connecting = None
+        attempt.exception()  # taken here too: nobody may be waiting any more
 
-    async def _connect(self) -> ByteStream:
-        stream = await self._network.connect(self.host, self.port)
+    async def _connect(self, attempt: "asyncio.Future[ByteStream]") -> None:
+        """A refused connection is an answer to those who wait, not a failure of this task."""
+        try:
+            stream = await self._network.connect(self.host, self.port)
+        except (OSError, EOFError) as error:
+            attempt.set_exception(error)
+            return
+        except asyncio.CancelledError:
+            attempt.set_exception(BrokerClientError("the client was closed"))
+            raise
         self._stream = stream
         self._versions = None
         self._tasks.start("reader", self._read_answers(stream))
-        return stream
+        attempt.set_result(stream)
 
     async def _read_answers(self, stream: ByteStream) -> None:
         try:

@@ -1,0 +1,59 @@
+"""Tells the broker what changed in the cluster, in the one order that is safe (Kafka's BrokerMetadataPublisher)."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeAlias
+
+import structlog
+
+from broker.common.identifiers import NO_OFFSET, Offset
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_delta import MetadataDelta
+from broker.metadata.metadata_image import MetadataImage
+
+log = structlog.get_logger(__name__)
+
+Subscriber: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
+
+
+class PublishingStage(IntEnum):
+    """When a subscriber hears of a change; the cache is swapped before all of them."""
+
+    CONFIGS_BEFORE_REPLICAS = 0  # a new log is created with its topic's settings
+    REPLICAS = 1
+    COORDINATORS = 2
+    CONFIGS = 3
+    QUOTAS = 4
+    CREDENTIALS = 5
+    ACLS = 6
+    LAST = 7
+
+
+class MetadataPublisher:
+    """Publishes images to the cache, then deltas to subscribers by stage; all within one run of the event loop.
+
+    A subscriber that fails is counted and loud, and the others still hear: half of a broker that follows the cluster
+    is better than none, as in Kafka, where the publishing fault handler of brokers does not halt.
+    """
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+        self._subscribers: list[tuple[PublishingStage, str, Subscriber]] = []
+        self.published_offset: Offset = NO_OFFSET
+        self.error_count = 0
+
+    def subscribe(self, stage: PublishingStage, name: str, subscriber: Subscriber) -> None:
+        """Call `subscriber(delta, image)` with every change from now on, at its stage; equal stages in this order."""
+        self._subscribers.append((stage, name, subscriber))
+        self._subscribers.sort(key=lambda entry: entry[0])
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Make an image the broker's view.  `published_offset` moves only when everybody has heard of it."""
+        self._cache.set_image(image)
+        for _, name, subscriber in self._subscribers:
+            try:
+                subscriber(delta, image)
+            except Exception:
+                self.error_count += 1
+                log.exception("metadata_not_applied", subscriber=name, offset=image.offset)
+        self.published_offset = image.offset
