@@ -22,13 +22,19 @@ CLOSE_REASONS: Final = frozenset({MALFORMED, TOO_LARGE, UNSUPPORTED, IDLE, REFUS
 class RouteMetrics:
     """The numbers of one API at one version; the histograms are shared by the API's versions."""
 
-    __slots__ = ("local", "queue", "remote", "requests", "response", "total")
+    __slots__ = ("_errors", "_request", "local", "queue", "remote", "requests", "response", "total")
 
-    def __init__(self, seconds: Histogram, requests: Counter, request: str, version: int) -> None:
+    def __init__(self, seconds: Histogram, requests: Counter, errors: Counter, request: str, version: int) -> None:
         self.queue, self.local, self.remote, self.response, self.total = (
             seconds.labels(request, phase) for phase in PHASES
         )
         self.requests = requests.labels(request, str(version))
+        self._errors = errors
+        self._request = request
+
+    def count_error(self, error: str, by: int = 1) -> None:
+        """`error` is the protocol's name of the code, in capitals."""
+        self._errors.labels(self._request, error).increment(by)
 
     def observe(
         self, received_at: float, started_at: float, returned_at: float, filled_at: float, sent_at: float
@@ -115,7 +121,7 @@ class RequestMetrics:
         )
 
     def route(self, request: str, version: int) -> RouteMetrics:
-        return RouteMetrics(self._seconds, self._requests, request, version)
+        return RouteMetrics(self._seconds, self._requests, self._errors, request, version)
 
     def count_closed(self, reason: str) -> None:
         """A reason that is none of the known ones is a handler's words for an error on acks=0."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.common.buffers import Buffer
+from broker.common.errors import ErrorCode
 
 
 class ResponseSlotOwner(Protocol):
@@ -52,6 +53,11 @@ class ResponseSlot:
         self.is_filled = True
         self.buffers = buffers
         self._owner.on_slot_filled(self)
+
+    def count_error(self, error: int, by: int = 1) -> None:
+        """Count errors told to the client; handlers of decoded requests are counted without."""
+        if self.route is not None:
+            self.route.metrics.count_error(ErrorCode(error).name.upper(), by)
 
     def send_nothing(self) -> None:
         """The request has no response (Produce with acks=0)."""
