@@ -11,6 +11,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from broker.common.buffers import Buffer, MutableBuffer
 from broker.common.errors import (
+    CorruptMessageError,
     ErrorCode,
     InvalidRecordError,
     InvalidTimestampError,
@@ -38,6 +39,7 @@ from broker.records.record_batch import (
 
 _LENGTH: Final = struct.Struct(">i")
 _MAGIC_POSITION: Final = 16
+_LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14  # the smallest message of format 0
 _ZSTD_PRODUCE_VERSION: Final = 7  # KIP-110: older clients could not read what they cause to be stored
 _ERRORS_IN_MESSAGE_MAX: Final = 3
 
@@ -80,19 +82,13 @@ def parse_produced_batch(records: Buffer | None, produce_version: int) -> Record
 
     Bytes after it that are not a whole batch are left out.
     """
-    size = 0 if records is None else len(records)
-    if records is None or size < HEADER_UP_TO_MAGIC_SIZE or _declared_size(records) > size:
-        raise InvalidRecordError(
-            f"Produce requests with version {produce_version} must have at least one record batch per partition"
-        )
-    if records[_MAGIC_POSITION] in (0, 1):
-        raise InvalidRecordError(
-            f"Produce requests with version {produce_version} are only allowed to contain record batches "
-            f"with magic version {MAGIC}"
-        )
-    batch = RecordBatch.parse(records)
-    if batch.size_bytes != size:
-        _refuse_second_batch(memoryview(records)[batch.size_bytes :], produce_version)
+    produced = b"" if records is None else records
+    try:
+        batch = RecordBatch.parse(produced)
+    except CorruptMessageError as error:
+        raise _not_a_produced_batch(produced, produce_version, error) from error
+    if batch.size_bytes != len(produced):
+        _refuse_second_batch(memoryview(produced)[batch.size_bytes :], produce_version)
     if produce_version < _ZSTD_PRODUCE_VERSION and batch.attributes & CODEC_MASK == CompressionType.ZSTD:
         raise UnsupportedCompressionTypeError(
             f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
@@ -103,6 +99,20 @@ def parse_produced_batch(records: Buffer | None, produce_version: int) -> Record
 def _declared_size(records: Buffer) -> int:
     length: int = _LENGTH.unpack_from(records, 8)[0]
     return length + LOG_OVERHEAD
+
+
+def _not_a_produced_batch(records: Buffer, produce_version: int, error: CorruptMessageError) -> KafkaError:
+    """Kafka first looks for whole batches, of any format, then at their format, and only then at their header."""
+    if len(records) < HEADER_UP_TO_MAGIC_SIZE or _declared_size(records) > len(records):
+        return InvalidRecordError(
+            f"Produce requests with version {produce_version} must have at least one record batch per partition"
+        )
+    if records[_MAGIC_POSITION] in (0, 1) and _declared_size(records) >= _LEGACY_SIZE_MIN:
+        return InvalidRecordError(
+            f"Produce requests with version {produce_version} are only allowed to contain record batches "
+            f"with magic version {MAGIC}"
+        )
+    return error
 
 
 def _refuse_second_batch(rest: Buffer, produce_version: int) -> None:
