@@ -12,6 +12,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import DecodeError
 
 from broker.common.buffers import Buffer
+from broker.protocol import metadata_codec
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrameError, UnsupportedApiError
 from broker.protocol.frames import Frame
@@ -99,6 +100,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, entity: Any
     """
     codec = _response_codec(api_key, version)
     assert isinstance(entity, codec.entity), f"{codec.entity} is the answer, not {type(entity)}"
+    if api_key == ApiKey.METADATA:
+        return metadata_codec.encode_response(version, correlation_id, entity)
     return [_encode(codec, _LENGTH.pack(correlation_id), entity)]
 
 
