@@ -116,6 +116,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "security.providers": _JVM,
     "server.max.startup.time.ms": "Start-up is not bounded: recovery of a large log may take its time.",
     "share.*": _SHARE,
+    "socket.connection.setup.timeout.max.ms": "Connecting to another node is tried anew after the same short wait.",
     "ssl.*": _SECURITY,
     "telemetry.max.bytes": "Client telemetry (KIP-714) is not collected.",
     "add.partitions.to.txn.retry.*": _TRANSACTIONS,

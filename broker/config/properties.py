@@ -1,6 +1,7 @@
 """Where values come from: a Java properties file, the environment, the command line; later ones win."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from string import hexdigits
 from typing import Final
 
 from broker.config.setting import ConfigError
@@ -108,10 +109,9 @@ def _unescape(text: str) -> str:
         position += 1
         if escaped == "u":
             digits = text[position : position + 4]
-            try:
-                result.append(chr(int(digits, 16)))
-            except ValueError:
-                raise ConfigError(f"\\u{digits}: expected four hexadecimal digits.") from None
+            if len(digits) < 4 or not set(digits) <= set(hexdigits):
+                raise ConfigError(f"\\u{digits}: expected four hexadecimal digits.")
+            result.append(chr(int(digits, 16)))
             position += 4
         else:
             result.append(_ESCAPES.get(escaped, escaped))

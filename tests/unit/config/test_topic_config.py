@@ -1,0 +1,121 @@
+import pytest
+
+from broker.common.errors import InvalidConfigError
+from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
+from broker.config.setting import ConfigError
+from broker.config.topic_config import TopicConfig, TopicSetting
+
+from . import kafka_settings
+
+KAFKA = kafka_settings.read("topic")
+BROKER = BrokerConfig(DEFAULT_SINGLE_NODE)
+
+NOT_OURS = {
+    "errors.deadletterqueue.group.enable",  # share groups
+    "max.decompressed.message.bytes",  # new in 4.4
+}
+
+
+def broker(**properties: str) -> BrokerConfig:
+    return BROKER.with_overrides({name.replace("_", "."): value for name, value in properties.items()})
+
+
+def test_every_topic_setting_of_kafka_is_here_with_type_default_and_bounds() -> None:
+    ours = {setting.name: setting for setting in TopicConfig.settings()}
+    assert set(KAFKA) - set(ours) == NOT_OURS
+    assert set(ours) - set(KAFKA) == set()
+    for name, setting in ours.items():
+        kafka = KAFKA[name]
+        assert setting.config_type.name == kafka.type, name
+        assert setting.importance.value == kafka.importance, name
+        assert setting.default_text == (None if kafka.default == "<null>" else kafka.default), name
+        if name not in (
+            "internal.segment.bytes",
+            "follower.replication.throttled.replicas",
+            "leader.replication.throttled.replicas",
+        ):
+            assert (setting.valid.text if setting.valid else "") == kafka.valid, name
+
+
+def test_a_topics_defaults_are_the_brokers_defaults() -> None:
+    for setting in TopicConfig.settings():
+        if isinstance(setting, TopicSetting) and setting.broker_value is not None:
+            assert setting.broker_value(BROKER) == setting.default, setting.name
+            assert all(BrokerConfig.setting(name) is not None for name in setting.broker_synonyms)
+
+
+def test_own_values_win_over_the_brokers() -> None:
+    config = TopicConfig.effective(
+        broker(log_segment_bytes="2097152", log_retention_hours="1"), {"segment.bytes": "3145728"}
+    )
+    assert config.segment_bytes == 3_145_728
+    assert config.retention_ms == 3_600_000
+    assert config.max_message_bytes == 1_048_588
+
+
+@pytest.mark.parametrize(
+    ("broker_properties", "attribute", "value"),
+    [
+        ({"log_cleanup_policy": "compact"}, "cleanup_policy", ("compact",)),
+        ({"compression_type": "lz4"}, "compression_type", "lz4"),
+        ({"log_segment_delete_delay_ms": "5"}, "file_delete_delay_ms", 5),
+        ({"log_flush_interval_messages": "5"}, "flush_messages", 5),
+        ({"log_flush_interval_ms": "5"}, "flush_ms", 5),
+        ({"log_flush_scheduler_interval_ms": "6"}, "flush_ms", 6),
+        ({"log_index_interval_bytes": "5"}, "index_interval_bytes", 5),
+        ({"message_max_bytes": "5"}, "max_message_bytes", 5),
+        ({"log_message_timestamp_after_max_ms": "5"}, "message_timestamp_after_max_ms", 5),
+        ({"log_message_timestamp_before_max_ms": "5"}, "message_timestamp_before_max_ms", 5),
+        ({"log_message_timestamp_type": "LogAppendTime"}, "message_timestamp_type", "LogAppendTime"),
+        ({"min_insync_replicas": "2"}, "min_insync_replicas", 2),
+        ({"log_retention_bytes": "5"}, "retention_bytes", 5),
+        ({"log_retention_minutes": "5"}, "retention_ms", 300_000),
+        ({"log_index_size_max_bytes": "5"}, "segment_index_bytes", 5),
+        ({"log_roll_jitter_hours": "1"}, "segment_jitter_ms", 3_600_000),
+        ({"log_roll_hours": "1"}, "segment_ms", 3_600_000),
+        ({"unclean_leader_election_enable": "true"}, "unclean_leader_election_enable", True),
+        ({"log_cleaner_min_cleanable_ratio": "0.1"}, "min_cleanable_dirty_ratio", 0.1),
+        ({"log_cleaner_delete_retention_ms": "5"}, "delete_retention_ms", 5),
+        ({"log_cleaner_min_compaction_lag_ms": "5"}, "min_compaction_lag_ms", 5),
+        ({"log_cleaner_max_compaction_lag_ms": "5"}, "max_compaction_lag_ms", 5),
+    ],
+)
+def test_each_setting_of_the_broker_reaches_its_topics(
+    broker_properties: dict[str, str], attribute: str, value: object
+) -> None:
+    assert getattr(TopicConfig.effective(broker(**broker_properties), {}), attribute) == value
+
+
+def test_segments_may_be_small_for_tests_only() -> None:
+    assert TopicConfig.effective(BROKER, {"internal.segment.bytes": "1000"}).segment_bytes == 1000
+    with pytest.raises(ConfigError, match=r"segment\.bytes='1000': valid values are \[1048576,\.\.\.\]"):
+        TopicConfig.effective(BROKER, {"segment.bytes": "1000"})
+
+
+def test_meanings_that_are_read_often() -> None:
+    both = TopicConfig({"cleanup.policy": "compact,delete", "compression.type": "uncompressed"})
+    assert (both.is_compact, both.is_delete, both.compression) == (True, True, "none")
+    kept = TopicConfig({"cleanup.policy": "", "message.timestamp.type": "LogAppendTime"})
+    assert (kept.is_compact, kept.is_delete, kept.is_log_append_time) == (False, False, True)
+    assert TopicConfig({"segment.ms": "10", "segment.jitter.ms": "20"}).random_segment_jitter_max_ms == 10
+
+
+def test_validation_in_kafkas_words() -> None:
+    TopicConfig.validate("retention.ms", "-1")
+    with pytest.raises(InvalidConfigError, match=r"^Unknown topic config name: retention\.msec\.$"):
+        TopicConfig.validate("retention.msec", "1")
+    with pytest.raises(InvalidConfigError, match=r"^retention\.ms='soon': not a whole number"):
+        TopicConfig.validate("retention.ms", "soon")
+    with pytest.raises(InvalidConfigError, match=r"^Tiered Storage functionality is disabled in the broker"):
+        TopicConfig.validate("remote.storage.enable", "true")
+    TopicConfig.validate("remote.storage.enable", "false")
+
+
+def test_values_must_fit_together() -> None:
+    TopicConfig.validate_all(BROKER, {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    with pytest.raises(InvalidConfigError, match=r"min\.compaction\.lag\.ms \(6\) > max\.compaction\.lag\.ms \(5\)"):
+        TopicConfig.validate_all(BROKER, {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+
+
+def test_unknown_names_among_stored_values_are_left_aside() -> None:
+    assert TopicConfig.effective(BROKER, {"from.the.future": "1"}).unknown_names == ("from.the.future",)

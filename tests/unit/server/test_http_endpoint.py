@@ -1,0 +1,143 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.metrics.registry import MetricsRegistry
+from broker.server import http_endpoint
+from broker.server.http_endpoint import HttpEndpoint
+
+
+class RecordingWriter:
+    """What the endpoint does to a connection."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.is_closed = False
+        self.is_aborted = False
+
+    @property
+    def transport(self) -> "RecordingWriter":
+        return self
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    async def drain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def endpoint(*, ready: bool = True, **options: Any) -> HttpEndpoint:
+    registry = MetricsRegistry()
+    registry.counter("sample_events_total", "Events.").increment(3)
+    registry.gauge("sample_level", "Level.", lambda: 1.5)
+    return HttpEndpoint("127.0.0.1", 0, registry, lambda: ready, reason=lambda: "still fenced", **options)
+
+
+async def exchange(request: bytes, *, of: HttpEndpoint | None = None, ends: bool = False) -> RecordingWriter:
+    reader = asyncio.StreamReader(limit=http_endpoint.REQUEST_SIZE_MAX)
+    reader.feed_data(request)
+    if ends:
+        reader.feed_eof()
+    writer = RecordingWriter()
+    served = of or endpoint()
+    served._accept(reader, writer)  # type: ignore[arg-type]
+    while not writer.is_closed:
+        await asyncio.sleep(0)
+    assert served._connections == {}
+    return writer
+
+
+def get(path: str, method: str = "GET") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def parts(response: bytes) -> tuple[str, dict[str, str], bytes]:
+    head, _, body = response.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert headers["Connection"] == "close"
+    return status.removeprefix("HTTP/1.1 "), headers, body
+
+
+async def test_metrics_are_text_for_prometheus() -> None:
+    status, headers, body = parts((await exchange(get("/metrics"))).written)
+    assert status == "200 OK"
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert int(headers["Content-Length"]) == len(body)
+    assert b"\nsample_events_total 3.0\n" in body
+    assert b"# HELP sample_level Level.\n# TYPE sample_level gauge\nsample_level 1.5\n" in body
+
+
+async def test_a_query_does_not_matter() -> None:
+    assert parts((await exchange(get("/metrics?name[]=x"))).written)[0] == "200 OK"
+
+
+async def test_head_has_the_length_and_no_body() -> None:
+    status, headers, body = parts((await exchange(get("/healthz", "HEAD"))).written)
+    assert (status, headers["Content-Length"], body) == ("200 OK", "3", b"")
+
+
+async def test_health_is_that_the_loop_answers() -> None:
+    assert parts((await exchange(get("/healthz"), of=endpoint(ready=False))).written)[::2] == ("200 OK", b"ok\n")
+
+
+async def test_readiness_says_why_not() -> None:
+    assert parts((await exchange(get("/readyz"))).written)[::2] == ("200 OK", b"ready\n")
+    assert parts((await exchange(get("/readyz"), of=endpoint(ready=False))).written)[::2] == (
+        "503 Service Unavailable",
+        b"still fenced\n",
+    )
+
+
+async def test_other_paths_and_methods_are_refused() -> None:
+    assert parts((await exchange(get("/"))).written)[0] == "404 Not Found"
+    status, headers, _ = parts((await exchange(get("/metrics", "POST"))).written)
+    assert (status, headers["Allow"]) == ("405 Method Not Allowed", "GET, HEAD")
+    assert parts((await exchange(b"hello\r\n\r\n")).written)[0] == "400 Bad Request"
+
+
+async def test_a_request_has_a_greatest_size() -> None:
+    request = b"GET / HTTP/1.1\r\nX: " + b"x" * http_endpoint.REQUEST_SIZE_MAX + b"\r\n\r\n"
+    assert parts((await exchange(request)).written)[0] == "431 Request Header Fields Too Large"
+
+
+async def test_an_unfinished_request_is_given_up_without_an_answer() -> None:
+    assert (await exchange(b"GET / HT", of=endpoint(request_timeout_s=0))).written == b""
+    assert (await exchange(b"GET / HT", ends=True)).written == b""
+
+
+async def test_connections_beyond_the_bound_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_endpoint, "CONNECTIONS_MAX", 1)
+    served = endpoint()
+    first, second = RecordingWriter(), RecordingWriter()
+    served._accept(asyncio.StreamReader(), first)  # type: ignore[arg-type]
+    served._accept(asyncio.StreamReader(), second)  # type: ignore[arg-type]
+    assert (first.is_aborted, second.is_aborted) == (False, True)
+    await served.close()
+
+
+async def test_the_loop_runs_between_the_parts_of_a_scrape() -> None:
+    registry = MetricsRegistry()
+    registry.collected("sample_size", "gauge", "Sizes.", ("n",), lambda: [((str(n),), n) for n in range(1000)])
+    served = HttpEndpoint("127.0.0.1", 0, registry, lambda: True)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    text = await served._metrics_text()
+    counting.cancel()
+    assert turns == 5  # one for the registry's own counter, four for a thousand rows
+    assert text.count(b"sample_size{") == 1000
+    assert text.count(b"# TYPE sample_size gauge\n") == 1
