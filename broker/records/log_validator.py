@@ -30,6 +30,7 @@ from broker.records.record_batch import (
     HEADER_UP_TO_MAGIC_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    TIMESTAMP_TYPE_MASK,
     RecordBatch,
     TimestampType,
     set_base_offset_and_epoch,
@@ -144,6 +145,7 @@ class LogValidator:
         self._compression_level = compression_level
         self._compact = compact
         self._timestamp_type = timestamp_type
+        self._timestamp_type_bits = TIMESTAMP_TYPE_MASK if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
         self._is_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
         self._timestamp_before_max_ms = timestamp_before_max_ms
         self._timestamp_after_max_ms = timestamp_after_max_ms
@@ -184,15 +186,17 @@ class LogValidator:
     ) -> ValidatedBatch:
         """Gives a checked batch its offsets, its leader epoch and its timestamp type, after the rules of the topic.
 
-        `buffer` holds the bytes that `batch` views.  They are changed in place, and `batch` with them, unless the
+        `buffer` holds the bytes that `batch` views and no others.  They are changed in place, and `batch` with them, unless the
         batch must be rebuilt for another codec.  When a rule is broken nothing has changed: RecordValidationError
         with every bad record, InvalidRecordError for records that cannot be decoded, MessageTooLargeError when the
         batch grew too large in another codec.
         """
+        assert len(buffer) == batch.size_bytes, (len(buffer), batch.size_bytes)
         largest = now_ms if self._is_log_append_time else batch.max_timestamp
         needs_rebuild = False
         if not batch.attributes & CONTROL_FLAG:
-            self._refuse_log_append_time(batch)
+            if batch.attributes & TIMESTAMP_TYPE_MASK:
+                self._refuse_log_append_time(batch)
             needs_rebuild = self._compression_type is not None and self._compression_type != batch.compression
             if self._compact or needs_rebuild or self._needs_timestamps(batch, now_ms):
                 records = list(batch.records())
@@ -209,10 +213,11 @@ class LogValidator:
         set_base_offset_and_epoch(buffer, base_offset, leader_epoch)
         batch.base_offset = base_offset
         batch.partition_leader_epoch = leader_epoch
-        if max_timestamp != batch.max_timestamp or batch.timestamp_type is not self._timestamp_type:
+        if max_timestamp != batch.max_timestamp or batch.attributes & TIMESTAMP_TYPE_MASK != self._timestamp_type_bits:
             set_max_timestamp(buffer, self._timestamp_type, max_timestamp)
-            set_crc(buffer)
-            batch = RecordBatch.parse(buffer)
+            batch.attributes = batch.attributes & ~TIMESTAMP_TYPE_MASK | self._timestamp_type_bits
+            batch.max_timestamp = max_timestamp
+            batch.crc = set_crc(buffer)
         return ValidatedBatch(
             batch,
             buffer,
@@ -257,8 +262,6 @@ class LogValidator:
         On CreateTime topics Kafka lets such a batch pass unless its records have no timestamp; their timestamps are
         then the header's largest one.
         """
-        if batch.timestamp_type is TimestampType.CREATE_TIME:
-            return
         if self._is_log_append_time or batch.max_timestamp == NO_TIMESTAMP:
             message = "Invalid timestamp type in message at offset. Message timestamp type should not be LogAppendTime"
             errors = [RecordError(index, message) for index in range(batch.record_count)]

@@ -109,12 +109,11 @@ def _decode_record(data: bytes, position: int) -> tuple[int, int, bytes | None, 
     offset_delta, position = decode_varint(data, position)
     key, position = _decode_nullable_bytes(data, position, end)
     value, position = _decode_nullable_bytes(data, position, end)
-    header_count, position = decode_varint(data, position)
     headers: tuple[Header, ...] = ()
-    if header_count:
-        if not 0 < header_count <= end - position:
-            raise InvalidRecordError(f"Found invalid number of record headers {header_count}")
-        headers, position = _decode_headers(data, position, end, header_count)
+    if position < end and data[position] == 0:  # most records have none
+        position += 1
+    else:
+        headers, position = _decode_headers(data, position, end)
     if position != end:
         raise InvalidRecordError(f"A record declares {size} bytes, its fields take {size + position - end}")
     return offset_delta, timestamp_delta, key, value, headers, position
@@ -129,7 +128,10 @@ def _decode_nullable_bytes(data: bytes, position: int, end: int) -> tuple[bytes 
     return data[position : position + size], position + size
 
 
-def _decode_headers(data: bytes, position: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, position = decode_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise InvalidRecordError(f"Found invalid number of record headers {count}")
     headers = []
     for _ in range(count):
         key, position = _decode_nullable_bytes(data, position, end)

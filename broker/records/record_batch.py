@@ -210,7 +210,7 @@ class RecordBatch:
 
     def ensure_valid(self) -> None:
         """CorruptMessageError when the bytes are not those whose CRC the header has."""
-        if not self.is_crc_valid():
+        if self.crc != batch_crc(self.buffer):
             raise CorruptMessageError(
                 f"Record is corrupt (stored crc = {self.crc}, computed crc = {batch_crc(self.buffer)})"
             )

@@ -39,17 +39,23 @@ def encode_varlong(value: int) -> bytes:
 
 def decode_uvarint(data: Buffer, position: int) -> tuple[int, int]:
     """An unsigned number of 32 bits."""
+    if position < len(data) and data[position] < 0x80:
+        return data[position], position + 1
     return _decode(data, position, _INT_GROUPS_MAX, _INT_MASK)
 
 
 def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
     """A signed number of 32 bits."""
+    if position < len(data) and (byte := data[position]) < 0x80:  # lengths and deltas mostly take one byte
+        return (byte >> 1) ^ -(byte & 1), position + 1
     value, position = _decode(data, position, _INT_GROUPS_MAX, _INT_MASK)
     return (value >> 1) ^ -(value & 1), position
 
 
 def decode_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """A signed number of 64 bits."""
+    if position < len(data) and (byte := data[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
     value, position = _decode(data, position, _LONG_GROUPS_MAX, _LONG_MASK)
     return (value >> 1) ^ -(value & 1), position
 

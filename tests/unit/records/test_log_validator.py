@@ -214,12 +214,22 @@ def test_offsets_and_epoch_are_stamped_in_place_without_decoding(codec: Compress
     assert raw[16:] == before[16:]
 
 
-def test_the_view_says_what_the_bytes_say() -> None:
+@pytest.mark.parametrize("timestamp_type", TimestampType)
+def test_the_view_says_what_the_bytes_say(timestamp_type: TimestampType) -> None:
     raw = good()
     batch = RecordBatch.parse(raw)
-    validated = validator().assign(raw, batch, 500, 7, NOW)
+    validated = validator(timestamp_type=timestamp_type).assign(raw, batch, 500, 7, NOW)
     assert validated.batch is batch
-    assert repr(batch) == repr(RecordBatch.parse(raw))
+    fresh = RecordBatch.parse(raw)
+    assert {name: getattr(batch, name) for name in RecordBatch.__slots__} == {
+        name: getattr(fresh, name) for name in RecordBatch.__slots__
+    }
+
+
+def test_the_buffer_must_be_the_batch_alone() -> None:
+    raw = good() + b"\x00"
+    with pytest.raises(AssertionError):
+        validator().assign(raw, RecordBatch.parse(raw), 500, 7, NOW)
 
 
 @pytest.mark.usefixtures("no_decoding")
