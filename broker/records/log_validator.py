@@ -186,10 +186,10 @@ class LogValidator:
     ) -> ValidatedBatch:
         """Gives a checked batch its offsets, its leader epoch and its timestamp type, after the rules of the topic.
 
-        `buffer` holds the bytes that `batch` views and no others.  They are changed in place, and `batch` with them, unless the
-        batch must be rebuilt for another codec.  When a rule is broken nothing has changed: RecordValidationError
-        with every bad record, InvalidRecordError for records that cannot be decoded, MessageTooLargeError when the
-        batch grew too large in another codec.
+        `buffer` holds the bytes that `batch` views and no others.  They are changed in place, and `batch` with them,
+        unless the batch must be rebuilt for another codec.  When a rule is broken nothing has changed:
+        RecordValidationError with every bad record, InvalidRecordError for records that cannot be decoded,
+        MessageTooLargeError when the batch grew too large in another codec.
         """
         assert len(buffer) == batch.size_bytes, (len(buffer), batch.size_bytes)
         largest = now_ms if self._is_log_append_time else batch.max_timestamp

@@ -179,7 +179,7 @@ def test_what_a_version_cannot_hold_is_not_lost_silently() -> None:
 
 @pytest.mark.parametrize("value", [Everything(number=2**31), Everything(port=-1), Everything(small=128)])
 def test_numbers_out_of_range_are_refused(value: Everything) -> None:
-    with pytest.raises(ValueError, match="format|range"):
+    with pytest.raises(ValueError, match=r"format|range"):
         encode_message(value, 0)
 
 
