@@ -32,7 +32,6 @@ from broker.coordinator.group.group_messages import (
     LeaveGroupResult,
     ListedGroup,
     MemberIdentity,
-    MemberResult,
     OffsetCommitRequest,
     OffsetDeleteResult,
     OffsetFetchRequest,
@@ -191,8 +190,7 @@ class GroupCoordinator:
             await shard.log.wait_committed(shard.log.last_written_offset)
             return result
         except KafkaError as error:
-            code = coordinator_error(error).code
-            return LeaveGroupResult(code, tuple(MemberResult(*member, code) for member in members))
+            return LeaveGroupResult(coordinator_error(error).code)
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 
