@@ -37,9 +37,7 @@ async def join_group(request: Request, context: RequestContext, groups: GroupCoo
             member_id=body.member_id,
             group_instance_id=getattr(body, "group_instance_id", None),
             session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=to_milliseconds(body.rebalance_timeout)
-            if has_rebalance_timeout
-            else session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
             protocol_type=body.protocol_type,
             protocols=tuple(MemberProtocol(protocol.name, protocol.metadata) for protocol in body.protocols),
             client_id=request.client_id or "",
