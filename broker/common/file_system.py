@@ -160,6 +160,8 @@ class OsFile:
             os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
+        if self._descriptor < 0:  # closed under a thread's feet; Python has no OSError for it
+            raise StorageFailure(f"{self._path}: {os.strerror(errno.EBADF)}")
         with _storage_failures(self._path):
             os.fdatasync(self._descriptor)
 

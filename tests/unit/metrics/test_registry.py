@@ -1,0 +1,110 @@
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import generate_latest
+
+from broker.metrics import registry as registry_module
+from broker.metrics.registry import DROPPED_SERIES, MetricDefinition, MetricsRegistry
+
+
+def samples(registry: MetricsRegistry) -> dict[str, float]:
+    """The lines of a scrape, without comments and without the registry's own counter."""
+    lines = generate_latest(registry.prometheus).decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs if name != DROPPED_SERIES}
+
+
+def test_counters_count_by_label() -> None:
+    registry = MetricsRegistry()
+    counter = registry.counter("sample_bytes_total", "Bytes.", ("topic",))
+    assert samples(registry) == {}
+    counter.labels("a").increment()
+    counter.labels("a").increment(2.5)
+    counter.labels("b").increment()
+    assert samples(registry) == {'sample_bytes_total{topic="a"}': 3.5, 'sample_bytes_total{topic="b"}': 1}
+    counter.remove("a")
+    counter.remove("a")
+    assert samples(registry) == {'sample_bytes_total{topic="b"}': 1}
+
+
+def test_a_counter_without_labels_starts_at_zero() -> None:
+    registry = MetricsRegistry()
+    registry.counter("sample_total", "Things.")
+    assert samples(registry) == {"sample_total": 0}
+
+
+def test_histograms_count_by_bucket_cumulatively() -> None:
+    registry = MetricsRegistry()
+    histogram = registry.histogram("sample_seconds", "Time.", ("kind",), bounds=(0.1, 1))
+    child = histogram.labels("x")
+    for seconds in (0.05, 0.1, 0.5, 7):
+        child.observe(seconds)
+    assert (child.count, child.total) == (4, pytest.approx(7.65))
+    assert samples(registry) == {
+        'sample_seconds_bucket{kind="x",le="0.1"}': 2,  # a bound belongs to its bucket
+        'sample_seconds_bucket{kind="x",le="1"}': 3,
+        'sample_seconds_bucket{kind="x",le="+Inf"}': 4,
+        'sample_seconds_count{kind="x"}': 4,
+        'sample_seconds_sum{kind="x"}': pytest.approx(7.65),
+    }
+
+
+def test_gauges_have_no_copy_of_their_owners_value() -> None:
+    registry = MetricsRegistry()
+    owner = SimpleNamespace(size=3)
+    registry.gauge("sample_size", "Size.", lambda: owner.size)
+    registry.collected("sample_offset", "gauge", "Offset.", ("partition",), lambda: [(("0",), owner.size * 10)])
+    assert samples(registry) == {"sample_size": 3, 'sample_offset{partition="0"}': 30}
+    owner.size = 4
+    assert samples(registry) == {"sample_size": 4, 'sample_offset{partition="0"}': 40}
+
+
+def test_series_beyond_the_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "LABEL_SETS_MAX", 2)
+    registry = MetricsRegistry()
+    counter = registry.counter("sample_total", "Things.", ("topic",))
+    histogram = registry.histogram("sample_seconds", "Time.", ("topic",), bounds=(1,))
+    for topic in ("a", "b", "c", "d"):
+        counter.labels(topic).increment()
+    for topic in ("a", "b", "c"):
+        histogram.labels(topic).observe(1)
+    text = generate_latest(registry.prometheus).decode()
+    assert f"\n{DROPPED_SERIES} 3.0\n" in text
+    assert 'topic="b"' in text and 'topic="c"' not in text
+
+
+def test_each_name_is_defined_once_and_counters_end_in_total() -> None:
+    registry = MetricsRegistry()
+    registry.counter("sample_total", "Things.")
+    with pytest.raises(AssertionError, match="sample_total is defined twice"):
+        registry.counter("sample_total", "Things.")
+    with pytest.raises(AssertionError, match="sample_things: counters end in _total"):
+        registry.counter("sample_things", "Things.")
+
+
+def test_definitions_keep_what_the_manual_says() -> None:
+    registry = MetricsRegistry()
+    registry.counter("sample_total", "Things.", ("topic",), bean="kafka.server:type=Sample", action="Look.")
+    assert registry.definitions[-1] == MetricDefinition(
+        "sample_total", "counter", "Things.", ("topic",), "kafka.server:type=Sample", "Look."
+    )
+
+
+def test_families_come_in_parts_over_a_snapshot_of_their_rows() -> None:
+    registry = MetricsRegistry()
+    sizes = {str(number): number for number in range(5)}
+    registry.collected(
+        "sample_size", "gauge", "Size.", ("n",), lambda: (((name,), value) for name, value in sizes.items())
+    )
+    parts = []
+    for part in registry.families[-1].collect_in_parts(2):
+        parts.append([sample.value for sample in part.samples])
+        sizes["another"] = 9  # a partition created in the middle of a scrape
+        sizes.pop("4", None)
+    assert parts == [[0, 1], [2, 3], [4]]
+
+
+def test_a_family_without_rows_still_has_its_heading() -> None:
+    registry = MetricsRegistry()
+    registry.collected("sample_size", "gauge", "Size.", ("n",), list)
+    assert [(part.name, part.samples) for part in registry.families[-1].collect_in_parts(10)] == [("sample_size", [])]
