@@ -16,8 +16,7 @@ def to_records(image: MetadataImage, metadata_version: int) -> Iterator[records.
     yield from _feature_records(image)
     for broker in sorted(image.brokers.values(), key=lambda broker: broker.id):
         yield broker.to_record()
-    for controller in sorted(image.controllers.values(), key=lambda controller: controller.controller_id):
-        yield controller
+    yield from sorted(image.controllers.values(), key=lambda controller: controller.controller_id)
     yield from _topic_records(image, metadata_version)
     for resource, properties in image.configs.by_resource.items():
         for name, value in properties.items():
@@ -41,7 +40,7 @@ def _feature_records(image: MetadataImage) -> Iterator[records.MetadataRecord]:
     for name, level in features.finalized.items():
         if name != METADATA_VERSION_FEATURE:
             yield records.FeatureLevelRecord(name=name, feature_level=level)
-    if MetadataVersion.IBP_3_4_IV0 <= features.metadata_version:
+    if features.metadata_version >= MetadataVersion.IBP_3_4_IV0:
         yield records.ZkMigrationStateRecord(zk_migration_state=features.zk_migration_state)
 
 
@@ -56,6 +55,6 @@ def _topic_records(image: MetadataImage, metadata_version: int) -> Iterator[reco
 
 def _quota_records(image: MetadataImage) -> Iterator[records.MetadataRecord]:
     for entity, quotas in image.client_quotas.items():
-        parts = tuple(records.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity)
+        parts = tuple(records.ClientQuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity)
         for key, value in quotas.items():
             yield records.ClientQuotaRecord(entity=parts, key=key, value=value, remove=False)

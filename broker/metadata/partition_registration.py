@@ -7,10 +7,14 @@ from uuid import UUID
 
 from broker.common.identifiers import NO_BROKER
 from broker.metadata.directory_id import MIGRATING, UNASSIGNED
-from broker.schemas.cluster_metadata import PartitionChangeRecord, PartitionRecord
+from broker.schemas.cluster_metadata import (
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_STATE_CHANGE,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
 
 NO_LEADER: Final = NO_BROKER
-NO_LEADER_CHANGE: Final = -2
 
 
 class LeaderRecoveryState(IntEnum):
@@ -18,9 +22,6 @@ class LeaderRecoveryState(IntEnum):
 
     RECOVERED = 0
     RECOVERING = 1
-
-
-NO_RECOVERY_STATE_CHANGE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,44 @@
+"""PartitionReassignment: the way from one set of replicas to another (Kafka's PartitionReassignmentReplicas)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class CompletedReassignment(NamedTuple):
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """While it goes on, `replicas` are the target's and then those that will leave."""
+
+    replicas: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+
+    @classmethod
+    def between(cls, current: Sequence[int], target: Sequence[int]) -> "PartitionReassignment":
+        removing = tuple(sorted(set(current) - set(target)))
+        adding = tuple(sorted(set(target) - set(current)))
+        return cls((*target, *removing), removing, adding)
+
+    @property
+    def is_in_progress(self) -> bool:
+        return bool(self.removing or self.adding)
+
+    @property
+    def original_replicas(self) -> tuple[int, ...]:
+        """What cancelling goes back to."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    def maybe_complete(self, target_isr: Sequence[int]) -> CompletedReassignment | None:
+        """The final replicas and ISR once every one of the final replicas is in sync, else None."""
+        if not self.is_in_progress:
+            return None
+        isr = tuple(replica for replica in target_isr if replica not in self.removing)
+        replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
+        if not isr or not replicas or not set(replicas) <= set(isr):
+            return None
+        return CompletedReassignment(replicas, isr)
