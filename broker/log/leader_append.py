@@ -1,0 +1,149 @@
+"""LeaderAppend: one call of `UnifiedLog.append_as_leader`, from checked batches to one write."""
+
+from typing import TYPE_CHECKING
+
+from broker.common.buffers import MutableBuffer
+from broker.common.errors import KafkaError, RecordListTooLargeError, StorageFailure
+from broker.log.log_append import LogAppendResult
+from broker.log.producer_state_entry import ProducerAppendInfo
+from broker.log.producer_state_manager import parse_marker
+from broker.records.append_origin import AppendOrigin
+from broker.records.control_record import EndTransactionMarker
+from broker.records.log_validator import ValidatedBatch
+from broker.records.record_batch import RecordBatch
+
+if TYPE_CHECKING:
+    from broker.log.unified_log import UnifiedLog
+
+
+class LeaderAppend:
+    """One call of `append_as_leader`: batches are checked one by one, later ones seeing the sequences of earlier ones,
+    and written together."""
+
+    __slots__ = (
+        "_failure",
+        "_infos",
+        "_leader_epoch",
+        "_log",
+        "_next_offset",
+        "_now_ms",
+        "_origin",
+        "_staged",
+        "_staged_size",
+        "results",
+    )
+
+    def __init__(self, unified_log: "UnifiedLog", leader_epoch: int, origin: AppendOrigin, now_ms: int) -> None:
+        self._log = unified_log
+        self._leader_epoch = leader_epoch
+        self._origin = origin
+        self._now_ms = now_ms
+        self._next_offset = unified_log.log_end_offset
+        self._staged: list[tuple[LogAppendResult, ValidatedBatch]] = []
+        self._staged_size = 0
+        self._infos: dict[int, ProducerAppendInfo] = {}
+        self._failure: StorageFailure | None = None
+        self.results: list[LogAppendResult] = []
+
+    def stage(self, buffer: MutableBuffer) -> None:
+        result = LogAppendResult()
+        self.results.append(result)
+        if self._failure is not None:
+            result.error = self._failure
+            return
+        try:
+            self._stage(buffer, result)
+        except StorageFailure as failure:
+            self._failure = result.error = failure
+            self._log.count_storage_failure()
+        except KafkaError as error:
+            result.error = error
+
+    def _stage(self, buffer: MutableBuffer, result: LogAppendResult) -> None:
+        unified_log = self._log
+        batch = RecordBatch.parse(buffer)
+        unified_log.validator.check_batch(batch, self._origin)
+        marker: EndTransactionMarker | None = None
+        if batch.producer_id >= 0:
+            if batch.is_control:
+                marker = parse_marker(batch)
+                self.commit_or_raise()  # a marker is written alone, so that transactions end in the order of the log
+                if marker is not None:
+                    self._info(batch).check_marker(batch.producer_epoch, marker.coordinator_epoch)
+            elif self._is_duplicate(batch, result):
+                return
+            else:
+                self._info(batch).check(batch)
+        validated = unified_log.validator.assign(buffer, batch, self._next_offset, self._leader_epoch, self._now_ms)
+        self._make_room(validated)
+        self._staged.append((result, validated))
+        self._staged_size += validated.batch.size_bytes
+        self._next_offset += batch.last_offset_delta + 1
+        if batch.producer_id >= 0:
+            self._record_producer(validated, marker)
+
+    def _is_duplicate(self, batch: RecordBatch, result: LogAppendResult) -> bool:
+        if self._origin is not AppendOrigin.CLIENT:
+            return False
+        duplicate = self._info(batch).find_duplicate(batch)
+        if duplicate is None:
+            return False
+        self.commit_or_raise()  # what it duplicates may be staged, and could still fail
+        result.is_duplicate = True
+        result.base_offset = duplicate.first_offset
+        result.last_offset = duplicate.last_offset
+        result.log_append_time = duplicate.timestamp if self._log.config.is_log_append_time else -1
+        result.log_start_offset = self._log.log_start_offset
+        return True
+
+    def _make_room(self, validated: ValidatedBatch) -> None:
+        """Roll when the batch does not belong into the active segment any more."""
+        unified_log, batch = self._log, validated.batch
+        size, last_offset = batch.size_bytes, batch.base_offset + batch.last_offset_delta
+        if size > unified_log.segment_bytes:
+            raise RecordListTooLargeError(
+                f"Message batch size is {size} bytes in append to partition {unified_log.topic_partition}, which "
+                f"exceeds the maximum configured segment size of {unified_log.segment_bytes}."
+            )
+        if unified_log.should_roll(self._staged_size + size, validated.max_timestamp, last_offset, self._now_ms):
+            self.commit_or_raise()
+            if unified_log.should_roll(size, validated.max_timestamp, last_offset, self._now_ms):
+                unified_log.roll_at(self._next_offset)
+
+    def _record_producer(self, validated: ValidatedBatch, marker: EndTransactionMarker | None) -> None:
+        batch = validated.batch
+        if not batch.is_control:
+            self._info(batch).append(batch, batch.base_offset, validated.max_timestamp)
+        elif marker is not None:
+            self._info(batch).append_marker(
+                batch.producer_epoch,
+                marker.coordinator_epoch,
+                batch.last_offset,
+                validated.max_timestamp,
+                is_abort=not marker.is_commit,
+            )
+            self.commit_or_raise()
+
+    def _info(self, batch: RecordBatch) -> ProducerAppendInfo:
+        info = self._infos.get(batch.producer_id)
+        if info is None:
+            info = self._log.producer_state_manager.prepare_update(batch.producer_id, self._origin)
+            self._infos[batch.producer_id] = info
+        return info
+
+    def commit_or_raise(self) -> None:
+        if self._staged:
+            staged, infos = self._staged, self._infos
+            self._staged, self._staged_size, self._infos = [], 0, {}
+            try:
+                self._log.commit_leader_batches(staged, infos)
+            except StorageFailure as failure:
+                for result, _ in staged:
+                    result.error = failure
+                raise
+
+    def commit(self) -> None:
+        try:
+            self.commit_or_raise()
+        except StorageFailure:
+            self._log.count_storage_failure()

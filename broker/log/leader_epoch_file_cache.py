@@ -1,0 +1,158 @@
+"""LeaderEpochFileCache: at which offset each leader epoch began: `leader-epoch-checkpoint` (KIP-101, KIP-279)."""
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.common.file_system import FileSystem, read_file, write_file_atomically
+from broker.common.identifiers import NO_EPOCH, NO_OFFSET
+from broker.log.offset_checkpoint_file import CheckpointFormatError, decode_checkpoint, encode_checkpoint
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+
+
+class EpochEntry(NamedTuple):
+    """The first offset a leader wrote in its epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """The last known epoch at or below the one asked for, and the offset after its last record."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED: Final = EpochEndOffset(NO_EPOCH, NO_OFFSET)
+
+
+class LeaderEpochFileCache:
+    """Entries ascending in epoch and in start offset.
+
+    Changes are made in memory; the file follows, durably, before a flush moves the recovery point past them (and
+    with the periodic checkpoints).  That is enough: recovery reads the epochs of every batch at or above the recovery
+    point again.  Kafka flushes the file on each new epoch instead, which would hold the event loop.
+    """
+
+    def __init__(self, file_system: FileSystem, directory: Path) -> None:
+        self._file_system = file_system
+        self._path = directory / LEADER_EPOCH_CHECKPOINT
+        self._entries: list[EpochEntry] = []
+        self._changes = 0
+        self._written_changes = 0
+
+    @classmethod
+    def load(cls, file_system: FileSystem, directory: Path) -> "LeaderEpochFileCache":
+        """CheckpointFormatError when the file is damaged; a missing one is empty."""
+        cache = cls(file_system, directory)
+        try:
+            content = read_file(file_system, cache._path)
+        except FileNotFoundError:
+            return cache
+        for epoch, start_offset in decode_checkpoint(cache._path, content, 2):
+            try:
+                cache._insert(int(epoch), int(start_offset))
+            except ValueError as error:
+                raise CheckpointFormatError(f"{cache._path}: {error}") from error
+        return cache
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._entries[-1].epoch if self._entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return self._entries[0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Records of `epoch` start at `start_offset`.  Old news is ignored."""
+        if self._insert(epoch, start_offset):
+            self._changes += 1
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Where `epoch` ended, as OffsetForLeaderEpoch answers it; `UNDEFINED` when the epoch is not known."""
+        entries = self._entries
+        if epoch == NO_EPOCH or not entries:
+            return UNDEFINED
+        if epoch == entries[-1].epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        slot = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        if slot == len(entries):
+            return UNDEFINED
+        if slot == 0:
+            return EpochEndOffset(epoch, entries[0].start_offset)
+        return EpochEndOffset(entries[slot - 1].epoch, entries[slot].start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch that wrote `offset`, by the start offsets known."""
+        slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[slot - 1].epoch if slot else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`: epochs that start there or later are gone."""
+        if self._entries and self._entries[-1].start_offset >= end_offset:
+            while self._entries and self._entries[-1].start_offset >= end_offset:
+                self._entries.pop()
+            self._changes += 1
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`: the epoch that holds it starts there, older ones are gone."""
+        slot = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if slot and (slot > 1 or self._entries[0].start_offset < start_offset):
+            self._entries[:slot] = [EpochEntry(self._entries[slot - 1].epoch, start_offset)]
+            self._changes += 1
+
+    def clear(self) -> None:
+        if self._entries:
+            self._entries.clear()
+            self._changes += 1
+
+    @property
+    def is_written(self) -> bool:
+        return self._changes == self._written_changes
+
+    def pending_write(self) -> tuple[int, bytes] | None:
+        """What the file lacks, as (change number, content); None when it is current."""
+        return None if self.is_written else (self._changes, self.encode())
+
+    def write_content(self, content: bytes) -> None:
+        """Replace the file durably.  Waits for the device; touches nothing in memory, so a thread may run it."""
+        write_file_atomically(self._file_system, self._path, content)
+
+    def written(self, change: int) -> None:
+        """The content of that change number has reached the device."""
+        self._written_changes = max(self._written_changes, change)
+
+    def write(self) -> None:
+        """Both steps at once, waiting for the device."""
+        pending = self.pending_write()
+        if pending is not None:
+            self.write_content(pending[1])
+            self.written(pending[0])
+
+    def encode(self) -> bytes:
+        return encode_checkpoint([f"{epoch} {start_offset}" for epoch, start_offset in self._entries])
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def moved_to(self, directory: Path) -> None:
+        self._path = directory / LEADER_EPOCH_CHECKPOINT
+
+    def _insert(self, epoch: int, start_offset: int) -> bool:
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} from offset {start_offset}: neither may be negative")
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return True

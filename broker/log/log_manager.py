@@ -1,0 +1,429 @@
+"""LogManager: all logs of this broker: load, create, delete, checkpoint, close (Kafka's class of that name)."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Self
+from uuid import UUID
+
+import structlog
+
+from broker.common.chance import Chance
+from broker.common.clock import Clock
+from broker.common.disk import DISK_THREADS, DiskExecutor
+from broker.common.errors import InconsistentTopicIdError, StorageFailure
+from broker.common.file_system import FileSystem
+from broker.common.identifiers import TopicPartition, uuid_to_text
+from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.config.topic_config import TopicConfig
+from broker.log.flush_plan import FlushPlan
+from broker.log.log_directory import Checkpoint, LogDirectory
+from broker.log.log_environment import LogEnvironment
+from broker.log.log_file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    REMOTE_INDEX_CACHE_DIRECTORY,
+    directory_set_aside,
+    is_cluster_metadata,
+    parse_log_directory,
+)
+from broker.log.log_housekeeper import LogHousekeeper
+from broker.log.log_loader import LoadedLog, load_log
+from broker.log.unified_log import UnifiedLog
+from broker.metrics.log_metrics import LogMetrics
+
+log = structlog.get_logger(__name__)
+
+LOAD_SLICE: Final = 50  # logs loaded by one job of the disk executor
+CLOSE_SLICE: Final = 100  # logs flushed by one job at shutdown
+
+
+class LogManager:
+    """Life cycle: `start` loads what the directory holds; inside `running()` the background work is done; `shutdown`
+    flushes, closes and says that the stop was clean.  Without `shutdown` the next start recovers.
+
+    `topic_config` answers a topic's effective configuration; without it topics run with the broker's defaults.
+    """
+
+    def __init__(
+        self,
+        config: ConfigHolder[BrokerConfig],
+        *,
+        clock: Clock,
+        file_system: FileSystem,
+        disk: DiskExecutor,
+        chance: Chance,
+        metrics: LogMetrics,
+        topic_config: Callable[[str], TopicConfig] | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._file_system = file_system
+        self._disk = disk
+        self._chance = chance
+        self._metrics = metrics
+        self._topic_config = topic_config or (lambda topic: TopicConfig.effective(config.current, {}))
+        self._directory = LogDirectory(file_system, Path(config.current.log_dir))
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}  # of the checkpoint, for logs not asked for yet
+        self._checkpoint_jobs: dict[asyncio.Future[None], None] = {}
+        self.housekeeper = LogHousekeeper(
+            config,
+            file_system=file_system,
+            disk=disk,
+            metrics=metrics,
+            logs=self.all,
+            checkpoint=self.checkpoint_recovery_points,
+            now_ms=clock.now_ms,
+        )
+        self._environment = LogEnvironment(
+            file_system,
+            clock,
+            chance,
+            metrics,
+            housekeeping=self.housekeeper,
+            producer_id_expiration_ms=config.current.producer_id_expiration_ms,
+        )
+        metrics.observe(self.all)
+
+    @property
+    def directory(self) -> Path:
+        return self._directory.path
+
+    @property
+    def disk(self) -> DiskExecutor:
+        return self._disk
+
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Lock the directory and load its logs, recovering them after an unclean stop.
+
+        StorageFailure when another process has the directory, or it holds what is no log.  A log that the disk does
+        not let us open is left out, with an error in the log, and tried again by `get_or_create`.
+        """
+        started = time.perf_counter()
+        was_clean = await self._disk.run(self._lock_and_take_marker)
+        directory = self._directory
+        recovery_points = await self._disk.run(directory.recovery_points.read)
+        log_start_offsets = await self._disk.run(directory.log_start_offsets.read)
+        self._high_watermarks = await self._disk.run(directory.high_watermarks.read)
+        partitions = self._sort_out(await self._disk.run(directory.subdirectories))
+        self._metrics.remaining_logs_to_recover = len(partitions)
+        recovered_segments = 0
+        for start in range(0, len(partitions), LOAD_SLICE):
+            part = partitions[start : start + LOAD_SLICE]
+            configs = [self._topic_config(topic_partition.topic) for topic_partition in part]
+            # One job at a time: the jobs share the bounds on open files, and there is one interpreter lock anyway.
+            loaded = await self._disk.run(self._load_part, part, configs, recovery_points, log_start_offsets, was_clean)
+            for each in loaded:
+                self._add(each.log)
+                recovered_segments += each.recovery.segments
+                self._metrics.recovered_bytes.increment(each.recovery.scanned_bytes)
+                self._metrics.truncated_bytes.increment(each.recovery.cut_bytes)
+            self._metrics.remaining_logs_to_recover -= len(part)
+        log.info(
+            "logs_loaded",
+            directory=str(directory.path),
+            logs=len(self._logs),
+            was_clean_shutdown=was_clean,
+            recovered_segments=recovered_segments,
+            seconds=round(time.perf_counter() - started, 3),
+        )
+
+    def _lock_and_take_marker(self) -> bool:
+        self._directory.lock()
+        return self._directory.take_clean_shutdown_marker()
+
+    def _sort_out(self, names: Iterable[str]) -> list[TopicPartition]:
+        """The partitions among the directories; what is set aside for deletion is deleted soon."""
+        partitions = []
+        for name in names:
+            if name == REMOTE_INDEX_CACHE_DIRECTORY or is_cluster_metadata(name):
+                continue
+            parsed = parse_log_directory(name)
+            if parsed is None:
+                raise StorageFailure(
+                    f"Found directory {self.directory / name}, which is not in the form of topic-partition or "
+                    "topic-partition.uniqueId-delete. Kafka's log directories (and children) should only contain "
+                    "Kafka topic data."
+                )
+            if parsed.suffix == DELETE_DIRECTORY_SUFFIX:
+                self.housekeeper.delete_later([self.directory / name], 0)
+            elif parsed.suffix:
+                log.warning("directory_set_aside_left_alone", directory=name)
+            else:
+                partitions.append(parsed.topic_partition)
+        return partitions
+
+    def _load_part(
+        self,
+        partitions: Sequence[TopicPartition],
+        configs: Sequence[TopicConfig],
+        recovery_points: dict[TopicPartition, int],
+        log_start_offsets: dict[TopicPartition, int],
+        was_clean: bool,
+    ) -> list[LoadedLog]:
+        loaded = []
+        for topic_partition, config in zip(partitions, configs, strict=True):
+            started = time.perf_counter()
+            try:
+                each = load_log(
+                    self._environment,
+                    self.directory / str(topic_partition),
+                    topic_partition,
+                    config,
+                    recovery_point=recovery_points.get(topic_partition, 0),
+                    log_start_offset=log_start_offsets.get(topic_partition, 0),
+                    had_clean_shutdown=was_clean,
+                )
+            except StorageFailure as failure:
+                log.error("log_not_loaded", log=str(topic_partition), error=str(failure))
+                continue
+            if each.recovery.segments:
+                log.info(
+                    "log_recovered",
+                    log=str(topic_partition),
+                    segments=each.recovery.segments,
+                    bytes=each.recovery.scanned_bytes,
+                    cut_bytes=each.recovery.cut_bytes,
+                    log_end_offset=each.log.log_end_offset,
+                    seconds=round(time.perf_counter() - started, 3),
+                )
+            loaded.append(each)
+        return loaded
+
+    def _add(self, unified_log: UnifiedLog) -> None:
+        topic_partition = unified_log.topic_partition
+        unified_log.update_high_watermark(self._high_watermarks.pop(topic_partition, 0))
+        self._logs[topic_partition] = unified_log
+
+    # -- the logs --------------------------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        return self._logs.get(topic_partition)
+
+    def all(self) -> Iterable[UnifiedLog]:
+        return self._logs.values()
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: TopicConfig | None = None
+    ) -> UnifiedLog:
+        """The log of a partition, made if it does not exist.  InconsistentTopicIdError when the directory belongs to
+        another incarnation of the topic; StorageFailure."""
+        unified_log = self._logs.get(topic_partition)
+        if unified_log is None:
+            directory = self.directory / str(topic_partition)
+            self._file_system.make_directories(directory)
+            if config is None:
+                config = self._topic_config(topic_partition.topic)
+            unified_log = load_log(self._environment, directory, topic_partition, config, had_clean_shutdown=False).log
+            if unified_log.topic_id is None:
+                unified_log.assign_topic_id(topic_id)
+            self._add(unified_log)
+        elif unified_log.topic_id is None:
+            unified_log.assign_topic_id(topic_id)
+        if unified_log.topic_id != topic_id:
+            raise InconsistentTopicIdError(
+                f"{topic_partition}: the log belongs to topic id {uuid_to_text(unified_log.topic_id or topic_id)}, "
+                f"not to {uuid_to_text(topic_id)}"
+            )
+        return unified_log
+
+    def mark_for_deletion(self, topic_partition: TopicPartition) -> bool:
+        """Take a log out at once: its directory is set aside, and removed after file.delete.delay.ms.  Returns
+        whether there was one.  Reads under way go on.  StorageFailure, and the log stays."""
+        unified_log = self._logs.get(topic_partition)
+        if unified_log is None:
+            return False
+        aside = self.directory / directory_set_aside(topic_partition, self._chance.uuid(), DELETE_DIRECTORY_SUFFIX)
+        self._file_system.rename(unified_log.directory, aside)
+        unified_log.close()
+        unified_log.renamed_to(aside)
+        del self._logs[topic_partition]
+        self.housekeeper.delete_later([aside], unified_log.config.file_delete_delay_ms)
+        log.info("log_marked_for_deletion", log=str(topic_partition), directory=aside.name)
+        return True
+
+    async def delete(self, topic_partition: TopicPartition) -> bool:
+        """`mark_for_deletion`, and wait until the device knows the new name."""
+        was_there = self.mark_for_deletion(topic_partition)
+        if was_there:
+            await self._disk.run(self._file_system.sync_directory, self.directory)
+        return was_there
+
+    def update_topic_config(self, topic: str, config: TopicConfig) -> None:
+        """The topic's settings changed."""
+        for unified_log in self._logs.values():
+            if unified_log.topic_partition.topic == topic:
+                unified_log.update_config(config)
+
+    def update_default_config(self) -> None:
+        """The broker's own settings changed, and with them the topics that do not override them."""
+        configs: dict[str, TopicConfig] = {}
+        for unified_log in self._logs.values():
+            topic = unified_log.topic_partition.topic
+            config = configs.get(topic)
+            if config is None:
+                config = configs[topic] = self._topic_config(topic)
+            unified_log.update_config(config)
+
+    # -- background ------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Retention, flushes, checkpoints and deletions are done while inside."""
+        async with BackgroundTasks("logs") as tasks:
+            self.housekeeper.start(tasks)
+            tasks.start("checkpoint", self._run_checkpoints())
+            tasks.start("high-watermark-checkpoint", self._run_high_watermark_checkpoints())
+            yield self
+
+    async def _run_checkpoints(self) -> None:
+        while True:
+            await asyncio.sleep(max(self._config.current.log_flush_offset_checkpoint_interval_ms, 1) / 1000)
+            await self.checkpoint_recovery_points()
+            await self.checkpoint_log_start_offsets()
+
+    async def _run_high_watermark_checkpoints(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.current.replica_high_watermark_checkpoint_interval_ms / 1000)
+            await self.checkpoint_high_watermarks()
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Write `recovery-point-offset-checkpoint`, and with it the leader epochs that changed."""
+        for unified_log in list(self._logs.values()):
+            if not unified_log.leader_epochs.is_written:
+                await self._write_leader_epochs(unified_log)
+        await self._write_checkpoint(
+            self._directory.recovery_points,
+            {topic_partition: each.recovery_point for topic_partition, each in self._logs.items()},
+        )
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        """Write `log-start-offset-checkpoint`: only where the start is not simply the first segment's base."""
+        await self._write_checkpoint(self._directory.log_start_offsets, self._log_start_offsets())
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write `replication-offset-checkpoint`."""
+        await self._write_checkpoint(self._directory.high_watermarks, self._all_high_watermarks())
+
+    def _log_start_offsets(self) -> dict[TopicPartition, int]:
+        return {
+            topic_partition: each.log_start_offset
+            for topic_partition, each in self._logs.items()
+            if each.log_start_offset > each.segments.first.base_offset
+        }
+
+    def _all_high_watermarks(self) -> dict[TopicPartition, int]:
+        return self._high_watermarks | {
+            topic_partition: each.high_watermark for topic_partition, each in self._logs.items()
+        }
+
+    async def _write_leader_epochs(self, unified_log: UnifiedLog) -> None:
+        epochs = unified_log.leader_epochs
+        pending = epochs.pending_write()
+        if pending is None or unified_log.is_closed:
+            return
+        try:
+            await self._disk.run(epochs.write_content, pending[1])
+            epochs.written(pending[0])
+        except (StorageFailure, FileNotFoundError) as failure:
+            log.warning("leader_epochs_not_written", log=str(unified_log.topic_partition), error=str(failure))
+
+    async def _write_checkpoint(self, checkpoint: Checkpoint, offsets: dict[TopicPartition, int]) -> None:
+        while self._checkpoint_jobs:  # one writer at a time, also of those whose task was cancelled
+            await asyncio.wait(self._checkpoint_jobs)
+        content = checkpoint.encode(offsets)
+        if content is None:
+            return
+        job = self._disk.submit(checkpoint.write_content, content)
+        self._checkpoint_jobs[job] = None
+        job.add_done_callback(self._checkpoint_jobs.pop)
+        try:
+            await asyncio.shield(job)
+            checkpoint.written(content)
+        except StorageFailure as failure:
+            self._metrics.storage_failures.increment()
+            log.warning("checkpoint_not_written", error=str(failure))
+
+    # -- shutdown --------------------------------------------------------------------------------------------------
+
+    async def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flush and close every log, write the checkpoints and, if all of that worked, the clean-shutdown marker.
+
+        To be called after `running()` has ended and nothing appends any more.
+        """
+        started = time.perf_counter()
+        is_clean = await self._flush_and_close()
+        try:
+            while self._checkpoint_jobs:
+                await asyncio.wait(self._checkpoint_jobs)
+            await self._disk.run(self._write_last_checkpoints)
+            if is_clean:
+                await self._disk.run(self._directory.write_clean_shutdown_marker, broker_epoch)
+        except StorageFailure as failure:
+            is_clean = False
+            log.error("shutdown_not_clean", error=str(failure))
+        self._directory.release()
+        log.info(
+            "logs_closed",
+            logs=len(self._logs),
+            is_clean=is_clean,
+            seconds=round(time.perf_counter() - started, 3),
+        )
+        self._logs.clear()
+
+    async def _flush_and_close(self) -> bool:
+        is_clean = True
+        plans: list[tuple[UnifiedLog, FlushPlan]] = []
+        for unified_log in self._logs.values():
+            try:
+                plan = unified_log.prepare_close()
+            except StorageFailure as failure:
+                is_clean = False
+                log.error("log_not_closed", log=str(unified_log.topic_partition), error=str(failure))
+                continue
+            if plan is not None:
+                plans.append((unified_log, plan))
+        slices = [plans[start : start + CLOSE_SLICE] for start in range(0, len(plans), CLOSE_SLICE)]
+        for start in range(0, len(slices), DISK_THREADS):
+            side_by_side = slices[start : start + DISK_THREADS]
+            done = await asyncio.gather(
+                *(self._disk.run(_run_plans, [plan for _, plan in part]) for part in side_by_side)
+            )
+            is_clean = is_clean and all(done)
+        for unified_log, plan in plans:
+            if is_clean:
+                unified_log.complete_flush(plan)
+        for unified_log in self._logs.values():
+            unified_log.close()
+        return is_clean
+
+    def _write_last_checkpoints(self) -> None:
+        directory = self._directory
+        for checkpoint, offsets in (
+            (directory.recovery_points, {tp: each.recovery_point for tp, each in self._logs.items()}),
+            (directory.log_start_offsets, self._log_start_offsets()),
+            (directory.high_watermarks, self._all_high_watermarks()),
+        ):
+            content = checkpoint.encode(offsets)
+            if content is not None:
+                checkpoint.write_content(content)
+
+
+def _run_plans(plans: Sequence[FlushPlan]) -> bool:
+    """Run in a thread; returns whether all of them reached the device."""
+    for plan in plans:
+        try:
+            plan.run()
+        except StorageFailure as failure:
+            log.error("log_not_flushed", error=str(failure))
+            return False
+    return True

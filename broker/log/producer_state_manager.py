@@ -1,0 +1,290 @@
+"""ProducerStateManager: idempotent producers and open transactions of one partition (Kafka's class of that name)."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import structlog
+
+from broker.common.errors import StorageFailure
+from broker.common.file_system import FileSystem, read_file
+from broker.log.log_file_names import SNAPSHOT_SUFFIX, offset_file_name, offset_of_file
+from broker.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from broker.log.producer_state_entry import (
+    CompletedTxn,
+    ProducerAppendInfo,
+    ProducerStateEntry,
+    TxnMetadata,
+)
+from broker.records.append_origin import AppendOrigin
+from broker.records.control_record import EndTransactionMarker
+from broker.records.record_batch import RecordBatch
+
+log = structlog.get_logger(__name__)
+
+
+def parse_marker(batch: RecordBatch) -> EndTransactionMarker | None:
+    """The end-of-transaction marker a control batch holds; None for other control records and for empty batches."""
+    record = next(iter(batch.records()), None)
+    return None if record is None else EndTransactionMarker.parse(record)
+
+
+class ProducerStateManager:
+    """State of all offsets below `map_end_offset`.
+
+    Snapshots in the partition's directory make a restart short: `<offset>.snapshot` holds the state below the offset
+    in its name.  They are a short cut only; the log has everything.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_file_system",
+        "_ongoing",
+        "_producers",
+        "_snapshots",
+        "_unreplicated",
+        "expiration_ms",
+        "map_end_offset",
+        "unsynced_snapshots",
+    )
+
+    def __init__(self, file_system: FileSystem, directory: Path, expiration_ms: int) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self.expiration_ms = expiration_ms
+        self._producers: dict[int, ProducerStateEntry] = {}
+        self._ongoing: dict[int, TxnMetadata] = {}  # by first offset, ascending
+        self._unreplicated: dict[int, TxnMetadata] = {}  # completed, but the marker is not below the high watermark
+        self._snapshots: list[int] = []  # offsets of the snapshot files, ascending
+        self.map_end_offset = 0
+        self.unsynced_snapshots: list[int] = []
+
+    # -- what it knows ---------------------------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> Mapping[int, ProducerStateEntry]:
+        return MappingProxyType(self._producers)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._producers and not self._ongoing and not self._unreplicated
+
+    @property
+    def has_open_or_unreplicated_transactions(self) -> bool:
+        return bool(self._ongoing or self._unreplicated)
+
+    @property
+    def snapshot_offsets(self) -> tuple[int, ...]:
+        return tuple(self._snapshots)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the earliest transaction whose end is not replicated yet."""
+        first = next(iter(self._ongoing), None)
+        if self._unreplicated:
+            earliest = min(self._unreplicated)
+            return earliest if first is None else min(first, earliest)
+        return first
+
+    def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
+        return self._producers.get(producer_id)
+
+    # -- appends ---------------------------------------------------------------------------------------------------
+
+    def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
+        """What an append of this producer is checked against and collected in; `update` applies it."""
+        return ProducerAppendInfo(producer_id, self._producers.get(producer_id), origin)
+
+    def update(self, info: ProducerAppendInfo) -> None:
+        """The append was written: its changes are the state now.  Transactions it ended: `complete_txn`."""
+        if not info.is_changed:
+            return  # its only batch was refused
+        entry = info.entry
+        if entry is None:
+            entry = ProducerStateEntry(info.producer_id)
+            self._producers[info.producer_id] = entry
+        info.apply_to(entry)
+        for txn in info.started:
+            self._ongoing[txn.first_offset] = txn
+
+    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
+        """Where the last stable offset goes once `completed` is replicated."""
+        for txn in self._ongoing.values():
+            if txn.producer_id != completed.producer_id:
+                return txn.first_offset
+        return completed.last_offset + 1
+
+    def complete_txn(self, completed: CompletedTxn) -> None:
+        """The marker is in the log; the transaction stays unstable until the marker is replicated."""
+        txn = self._ongoing.pop(completed.first_offset)
+        self._unreplicated[txn.first_offset] = txn._replace(last_offset=completed.last_offset)
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        if self._unreplicated:
+            self._unreplicated = {
+                first_offset: txn
+                for first_offset, txn in self._unreplicated.items()
+                if txn.last_offset is not None and txn.last_offset >= high_watermark
+            }
+
+    def replay(self, batch: RecordBatch) -> list[CompletedTxn]:
+        """A batch read back from the log; returns the transactions it ended, already completed here."""
+        if not batch.has_producer_id:
+            self.map_end_offset = batch.next_offset
+            return []
+        info = self.prepare_update(batch.producer_id, AppendOrigin.REPLICATION)
+        if batch.is_control:
+            marker = parse_marker(batch)
+            if marker is not None:
+                info.check_marker(batch.producer_epoch, marker.coordinator_epoch)
+                info.append_marker(
+                    batch.producer_epoch,
+                    marker.coordinator_epoch,
+                    batch.last_offset,
+                    batch.max_timestamp,
+                    is_abort=not marker.is_commit,
+                )
+                self.update(info)
+        else:
+            info.append(batch, batch.base_offset, batch.max_timestamp)
+            self.update(info)
+        self.map_end_offset = batch.next_offset
+        return info.completed
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers that have been idle for long and have no open transaction; returns how many."""
+        limit = now_ms - self.expiration_ms
+        expired = [
+            producer_id
+            for producer_id, entry in self._producers.items()
+            if entry.current_txn_first_offset is None and entry.last_timestamp <= limit
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    # -- snapshots, truncation -------------------------------------------------------------------------------------
+
+    def load_snapshot_names(self, names: list[str]) -> None:
+        """The snapshot files among the names of the directory."""
+        offsets = []
+        for name in names:
+            if name.endswith(SNAPSHOT_SUFFIX):
+                try:
+                    offsets.append(offset_of_file(name))
+                except ValueError:
+                    log.warning("snapshot_name_ignored", path=str(self._directory / name))
+        self._snapshots = sorted(offsets)
+
+    def remove_stray_snapshots(self, segment_base_offsets: list[int]) -> None:
+        """Keep what is named after a segment, and the newest of the others if it is above the last segment."""
+        bases = set(segment_base_offsets)
+        strays = [offset for offset in self._snapshots if offset not in bases]
+        if strays and segment_base_offsets and strays[-1] > segment_base_offsets[-1]:
+            strays.pop()
+        for offset in strays:
+            self.remove_snapshot(offset)
+
+    def remove_snapshots_above(self, offset: int) -> None:
+        for snapshot in [snapshot for snapshot in self._snapshots if snapshot > offset]:
+            self.remove_snapshot(snapshot)
+
+    def remove_snapshot(self, offset: int) -> None:
+        """Forget a snapshot and remove its file; what the disk refuses is found again at the next start."""
+        if offset in self._snapshots:
+            self._snapshots.remove(offset)
+            try:
+                self._file_system.remove(self.snapshot_path(offset))
+            except StorageFailure as failure:
+                log.warning("snapshot_not_removed", error=str(failure))
+
+    def forget_snapshot(self, offset: int) -> Path | None:
+        """Forget a snapshot whose file the caller deletes with its segment; None when there is none."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        return self.snapshot_path(offset)
+
+    def snapshot_path(self, offset: int) -> Path:
+        return self._directory / offset_file_name(offset, SNAPSHOT_SUFFIX)
+
+    def moved_to(self, directory: Path) -> None:
+        self._directory = directory
+
+    def take_snapshot(self) -> None:
+        """Write the state at `map_end_offset`, unless the newest snapshot is as new.  Never fails: a snapshot that
+        could not be written only makes the next start longer."""
+        offset = self.map_end_offset
+        if offset <= (self._snapshots[-1] if self._snapshots else 0):
+            return
+        path = self.snapshot_path(offset)
+        try:
+            file = self._file_system.open(path, create=True)
+            try:
+                content = encode_snapshot(self._producers.values())
+                file.truncate(0)
+                file.write_at(0, [content])
+            finally:
+                file.close()
+        except StorageFailure as failure:
+            log.warning("producer_snapshot_failed", offset=offset, error=str(failure))
+            self._remove_quietly(path)
+            return
+        self._snapshots.append(offset)
+        self.unsynced_snapshots.append(offset)
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Forget what is beyond `log_end_offset`: the state becomes that of the newest snapshot at or below it, and
+        the caller replays the log from `map_end_offset`."""
+        for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
+            self.remove_snapshot(offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+            return
+        self._clear()
+        self.map_end_offset = log_start_offset
+        for offset in reversed(self._snapshots[:]):
+            try:
+                entries = decode_snapshot(read_file(self._file_system, self.snapshot_path(offset)))
+            except (CorruptSnapshotError, FileNotFoundError) as error:
+                log.warning("producer_snapshot_unusable", path=str(self.snapshot_path(offset)), error=str(error))
+                self.remove_snapshot(offset)
+                continue
+            self._restore(entries, now_ms)
+            self.map_end_offset = offset
+            return
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Nothing is known any more, and no snapshot is left."""
+        self._clear()
+        for snapshot in list(self._snapshots):
+            self.remove_snapshot(snapshot)
+        self.map_end_offset = offset
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        self.on_high_watermark_updated(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    def _restore(self, entries: list[ProducerStateEntry], now_ms: int) -> None:
+        limit = now_ms - self.expiration_ms
+        for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset or 0):
+            first_offset = entry.current_txn_first_offset
+            if first_offset is None and entry.last_timestamp <= limit:
+                continue
+            self._producers[entry.producer_id] = entry
+            if first_offset is not None:
+                self._ongoing[first_offset] = TxnMetadata(entry.producer_id, first_offset)
+
+    def _clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def _remove_quietly(self, path: Path) -> None:
+        with contextlib.suppress(StorageFailure):
+            self._file_system.remove(path)

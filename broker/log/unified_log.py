@@ -1,0 +1,674 @@
+"""UnifiedLog: one partition's log: segments, producer state, leader epochs and watermarks (Kafka's class of that name).
+
+Appends are plain functions: they check, write and then change memory, so every reader sees before or after.  Until
+the write has succeeded nothing in memory has changed, so a full disk costs the batches at hand and nothing else.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from broker.common.buffers import Buffer, MutableBuffer
+from broker.common.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageFailure
+from broker.common.identifiers import NO_EPOCH, NO_OFFSET, TopicPartition
+from broker.config.topic_config import TopicConfig
+from broker.log.flush_plan import FlushPlan
+from broker.log.leader_append import LeaderAppend
+from broker.log.leader_epoch_file_cache import EpochEndOffset, LeaderEpochFileCache
+from broker.log.local_log import LocalLog
+from broker.log.log_append import (
+    ActiveProducer,
+    LogAppendInfo,
+    LogAppendResult,
+    LogRead,
+    OffsetsOutOfOrderError,
+    UnexpectedAppendOffsetError,
+)
+from broker.log.log_environment import LogEnvironment
+from broker.log.log_retention import LogRetention
+from broker.log.log_segment import LogSegment, TimestampAndOffset
+from broker.log.log_segments import LogSegments
+from broker.log.partition_metadata_file import PartitionMetadataFile
+from broker.log.producer_state_entry import CompletedTxn, ProducerAppendInfo
+from broker.log.producer_state_manager import ProducerStateManager, parse_marker
+from broker.records.append_origin import AppendOrigin
+from broker.records.compression import CompressionType
+from broker.records.log_validator import LogValidator, ValidatedBatch
+from broker.records.record_batch import RecordBatch, TimestampType, batches
+
+log = structlog.get_logger(__name__)
+
+NEVER: Final = 2**63 - 1  # Kafka's Long.MAX_VALUE: "do not flush by count"
+
+
+class UnifiedLog:
+    """Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, and recovery_point <=
+    log_end_offset.
+
+    Made by `log_loader.load_log`; owned by the LogManager, who also flushes, checkpoints and deletes for it.
+    """
+
+    __slots__ = (
+        "_environment",
+        "_epochs",
+        "_first_unstable_offset",
+        "_flush_messages",
+        "_latest_epoch",
+        "_local",
+        "_retention",
+        "_segment_ms",
+        "_truncation_count",
+        "high_watermark",
+        "is_closed",
+        "is_dirty",
+        "is_name_synced",
+        "last_flush_ms",
+        "log_start_offset",
+        "producer_state_manager",
+        "segment_bytes",
+        "topic_id",
+        "topic_partition",
+        "validator",
+    )
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        local_log: LocalLog,
+        producer_state_manager: ProducerStateManager,
+        leader_epochs: LeaderEpochFileCache,
+        *,
+        log_start_offset: int,
+        topic_id: UUID | None,
+        is_synced: bool,
+    ) -> None:
+        self._environment = environment
+        self._local = local_log
+        self._epochs = leader_epochs
+        self._latest_epoch = NO_EPOCH if leader_epochs.latest_epoch is None else leader_epochs.latest_epoch
+        self._retention = LogRetention(self, environment)
+        self._truncation_count = 0
+        self.topic_partition: TopicPartition = local_log.topic_partition
+        self.topic_id = topic_id  # None: the directory does not say yet
+        self.is_name_synced = is_synced  # the device has the directory's name and the topic id
+        self.producer_state_manager = producer_state_manager
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log_start_offset
+        self.is_dirty = False  # changed since it was loaded or closed: there is something to flush
+        self.is_closed = False
+        self.last_flush_ms = environment.clock.now_ms()
+        self._first_unstable_offset: int | None = None
+        self._refresh_first_unstable_offset()
+        self.update_config(local_log.config)
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._local.config
+
+    @property
+    def directory(self) -> Path:
+        return self._local.directory
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self._local.recovery_point
+
+    @property
+    def segments(self) -> LogSegments:
+        return self._local.segments
+
+    @property
+    def local_log(self) -> LocalLog:
+        return self._local
+
+    @property
+    def leader_epochs(self) -> LeaderEpochFileCache:
+        return self._epochs
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The leader epoch of the newest records; None when no epoch is known."""
+        return self._epochs.latest_epoch
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it no transaction is open (KIP-98)."""
+        first = self._first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if first is None or first > high_watermark else first
+
+    @property
+    def size_bytes(self) -> int:
+        return self._local.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._local.segments)
+
+    @property
+    def producer_count(self) -> int:
+        return len(self.producer_state_manager.producers)
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self._local.log_end_offset - self._local.recovery_point
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """For DescribeProducers."""
+        return [
+            ActiveProducer(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                NO_OFFSET if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
+            )
+            for entry in self.producer_state_manager.producers.values()
+        ]
+
+    def update_config(self, config: TopicConfig) -> None:
+        """The topic's settings changed; the next append sees them."""
+        self._local.config = config
+        self.segment_bytes = config.segment_bytes
+        self._segment_ms = config.segment_ms
+        if config.is_compact:
+            self._segment_ms = min(self._segment_ms, config.max_compaction_lag_ms)
+        self._flush_messages = config.flush_messages
+        codec = config.compression
+        levels = {
+            "gzip": config.compression_gzip_level,
+            "lz4": config.compression_lz4_level,
+            "zstd": config.compression_zstd_level,
+        }
+        self.validator = LogValidator(
+            topic=str(self.topic_partition),
+            compression_type=None if codec == "producer" else CompressionType.of(codec),
+            compression_level=levels.get(codec),
+            compact=config.is_compact,
+            timestamp_type=TimestampType.of(config.message_timestamp_type),
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            message_size_max=config.max_message_bytes,
+        )
+        self._local.segments.active.index_interval_bytes = config.index_interval_bytes
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """The first time the topic's id is known.  StorageFailure."""
+        assert self.topic_id in (None, topic_id), f"{self.topic_partition} has topic id {self.topic_id}, not {topic_id}"
+        if self.topic_id is None:
+            PartitionMetadataFile(self._environment.file_system, self.directory).write(topic_id)
+            self.topic_id = topic_id
+            self.is_name_synced = False
+            self._local.unsynced_directory = True
+
+    # -- append ----------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batches: Sequence[MutableBuffer],
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        now_ms: int | None = None,
+    ) -> list[LogAppendResult]:
+        """Append batches, each buffer exactly one, in order; one result per batch.
+
+        Buffers are patched in place.  A refused batch leaves no trace; the others are written with one write per
+        segment.  When the disk refuses, that batch and all after it answer StorageFailure, nothing of them is in
+        memory or, as far as the disk allows, in the file, and the next append starts afresh.
+        """
+        if now_ms is None:
+            now_ms = self._environment.clock.now_ms()
+        append = LeaderAppend(self, leader_epoch, origin, now_ms)
+        for buffer in batches:
+            append.stage(buffer)
+        append.commit()
+        return append.results
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> LogAppendInfo:
+        """Append what the leader sent, byte for byte: whole batches, a partial one at the end is left out, and so
+        are batches of an epoch above `leader_epoch`.
+
+        CorruptMessageError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError: nothing was appended.
+        StorageFailure: some leading batches may have been.
+        """
+        accepted = self._check_follower_records(records, leader_epoch)
+        if not accepted:
+            return LogAppendInfo()
+        now_ms = self._environment.clock.now_ms()
+        staged: list[RecordBatch] = []
+        staged_size = 0
+        for batch in accepted:
+            size, last_offset = batch.size_bytes, batch.last_offset
+            if self.should_roll(staged_size + size, batch.max_timestamp, last_offset, now_ms):
+                self._append_copies(staged)
+                staged, staged_size = [], 0
+                if self.should_roll(size, batch.max_timestamp, last_offset, now_ms):
+                    self.roll_at(batch.base_offset)
+            staged.append(batch)
+            staged_size += size
+        self._append_copies(staged)
+        return LogAppendInfo(
+            accepted[0].base_offset,
+            accepted[-1].last_offset,
+            accepted[-1].partition_leader_epoch,
+            sum(batch.record_count for batch in accepted),
+            sum(batch.size_bytes for batch in accepted),
+        )
+
+    def _check_follower_records(self, records: Buffer, leader_epoch: int) -> list[RecordBatch]:
+        accepted: list[RecordBatch] = []
+        last_offset = -1
+        for batch in batches(records):
+            if batch.partition_leader_epoch > leader_epoch:
+                break  # KAFKA-18723: records of a leader we do not follow yet
+            batch.ensure_valid()
+            if batch.last_offset <= last_offset:
+                raise OffsetsOutOfOrderError(f"Out of order offsets: {batch.last_offset} after {last_offset}")
+            if batch.size_bytes > self.segment_bytes:
+                raise RecordListTooLargeError(
+                    f"A batch of {batch.size_bytes} bytes exceeds the segment size of {self.segment_bytes}"
+                )
+            if batch.is_control:
+                parse_marker(batch)  # so that it cannot fail once it is written
+            last_offset = batch.last_offset
+            accepted.append(batch)
+        if accepted and accepted[0].base_offset < self._local.log_end_offset:
+            raise UnexpectedAppendOffsetError(accepted[0].base_offset, last_offset, self._local.log_end_offset)
+        return accepted
+
+    def _append_copies(self, staged: list[RecordBatch]) -> None:
+        if not staged:
+            return
+        self._write([batch.buffer for batch in staged], staged[-1].next_offset)
+        for batch in staged:
+            self._accept_copy(batch, self._local.segments.active)
+
+    def _accept_copy(self, batch: RecordBatch, segment: LogSegment) -> None:
+        """A batch that was written after `segment`'s end as the leader sent it."""
+        epoch = batch.partition_leader_epoch
+        if epoch > self._latest_epoch:
+            self.maybe_assign_epoch_start_offset(epoch, batch.base_offset)
+        segment.accept(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.size_bytes)
+        completed = self.producer_state_manager.replay(batch)
+        self._local.log_end_offset = batch.next_offset
+        self._complete_transactions(segment, completed)
+        if batch.has_producer_id:
+            self._refresh_first_unstable_offset()
+        self._flushed_inline_if_due()
+
+    def _write(self, buffers: Sequence[Buffer], next_offset: int) -> None:
+        """Write to the active segment; flush if that is due before an answer.  StorageFailure: nothing changed."""
+        active = self._local.segments.active
+        active.write(buffers)
+        self.is_dirty = True
+        if next_offset - self._local.recovery_point >= self._flush_messages:
+            try:
+                self._flush_inline()
+            except StorageFailure:
+                active.records.abandon()
+                raise
+
+    def _flush_inline(self) -> None:
+        """`flush.messages`: the records are on the device before anyone hears of them.  Index files of the active
+        segment may follow later: recovery rebuilds them."""
+        if self._local.recovery_point < self._local.segments.active.base_offset or self._local.unsynced_directory:
+            self._run_flush(self.plan_flush(self._local.segments.active.base_offset))
+        self._local.segments.active.records.sync()
+
+    def _flushed_inline_if_due(self) -> None:
+        """`_write` flushed what is now accepted."""
+        if self._local.log_end_offset - self._local.recovery_point >= self._flush_messages:
+            self._local.recovery_point = self._local.log_end_offset
+
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Whether a batch of that size, timestamp and last offset belongs to a new segment."""
+        return self._local.segments.active.should_roll(
+            size, max_timestamp, last_offset, now_ms, self.segment_bytes, self._segment_ms
+        )
+
+    def roll_at(self, expected_base_offset: int) -> None:
+        """Start a new segment for a batch at `expected_base_offset`.  StorageFailure."""
+        segment = self._local.roll(expected_base_offset)
+        # The state below the new base, so that a start can take it from there.
+        self.producer_state_manager.map_end_offset = max(
+            self.producer_state_manager.map_end_offset, segment.base_offset
+        )
+        self.producer_state_manager.take_snapshot()
+        self._environment.housekeeping.flush_later(self)
+
+    def roll(self) -> LogSegment:
+        """Start a new segment at the log's end, unless the active one is empty.  StorageFailure."""
+        self.roll_at(self._local.log_end_offset)
+        self.is_dirty = True
+        return self._local.segments.active
+
+    def _complete_transactions(self, segment: LogSegment, completed: Sequence[CompletedTxn]) -> None:
+        for txn in completed:
+            if txn.is_aborted:
+                segment.add_aborted(txn, self.producer_state_manager.last_stable_offset_after(txn))
+            self.producer_state_manager.complete_txn(txn)
+
+    # -- read ------------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        size_max: int,
+        upper_bound_offset: int,
+        *,
+        min_one_batch: bool,
+        with_aborted: bool = False,
+    ) -> LogRead:
+        """Where the whole batches are from the one with `offset` on, below `upper_bound_offset`, of one segment.
+
+        About `size_max` bytes at most; with `min_one_batch` at least one batch (KIP-74).  Only positions: `read_cached`
+        or `read` of `file_records` get the bytes.  OffsetOutOfRangeError.
+        """
+        if offset < self.log_start_offset:
+            raise OffsetOutOfRangeError(
+                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have log "
+                f"segments from offset {self.log_start_offset} to {self._local.log_end_offset}."
+            )
+        return self._local.read(
+            offset, size_max, upper_bound_offset, min_one_batch=min_one_batch, with_aborted=with_aborted
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record at or after the log start whose timestamp is not smaller.  Waits for the disk."""
+        return self._local.find_offset_by_timestamp(timestamp, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
+        """The first record with the largest timestamp (KIP-734).  Waits for the disk."""
+        return self._local.find_max_timestamp()
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """The last epoch at or below `epoch` and where it ended; (-1, -1) when unknown (KIP-101)."""
+        return self._epochs.end_offset_for(epoch, self._local.log_end_offset)
+
+    def maybe_assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
+        """A leader's epoch begins at `start_offset`; old news is ignored."""
+        self._epochs.assign(epoch, start_offset)
+        latest = self._epochs.latest_epoch
+        self._latest_epoch = NO_EPOCH if latest is None else latest
+
+    # -- watermarks ------------------------------------------------------------------------------------------------
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, held between log start and log end; returns it.  A follower's may go back."""
+        if offset > self._local.log_end_offset:
+            offset = self._local.log_end_offset
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        if self._first_unstable_offset is not None:
+            self.producer_state_manager.on_high_watermark_updated(offset)
+            self._refresh_first_unstable_offset()
+        return offset
+
+    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Move the log start forward; returns whether it moved.  OffsetOutOfRangeError above the high watermark.
+
+        The segments below it are deleted by the next pass of retention.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it is "
+                f"larger than the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._local.recovery_point = max(self._local.recovery_point, offset)
+        self._epochs.truncate_from_start(offset)
+        self.producer_state_manager.on_log_start_offset_incremented(offset)
+        self._refresh_first_unstable_offset()
+        self.is_dirty = True
+        log.info("log_start_offset_incremented", log=str(self.topic_partition), offset=offset, reason=reason)
+        return True
+
+    def _refresh_first_unstable_offset(self) -> None:
+        first = self.producer_state_manager.first_unstable_offset
+        self._first_unstable_offset = None if first is None else max(first, self.log_start_offset)
+
+    # -- truncation ------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from `offset` on; returns whether anything was dropped.  A batch that holds `offset` goes
+        as a whole, the log end offset is `offset` nevertheless.  StorageFailure."""
+        assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
+        if offset >= self._local.log_end_offset:
+            self._epochs.truncate_from_end(self._local.log_end_offset)
+            self._epoch_cache_changed()
+            return False
+        if offset < self._local.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        log.info("log_truncated", log=str(self.topic_partition), offset=offset, was=self._local.log_end_offset)
+        paths = self._local.truncate_to(offset)
+        self._after_truncation(paths)
+        self._epochs.truncate_from_end(offset)
+        self._epoch_cache_changed()
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._rebuild_producer_state()
+        self.update_high_watermark(self.high_watermark)
+        self._refresh_first_unstable_offset()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything and begin at `offset`.  StorageFailure."""
+        log.info("log_truncated_fully", log=str(self.topic_partition), offset=offset, was=self._local.log_end_offset)
+        paths = self._local.truncate_fully_and_start_at(offset)
+        self._after_truncation(paths)
+        self._epochs.clear()
+        self._epoch_cache_changed()
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.producer_state_manager.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
+        self._refresh_first_unstable_offset()
+
+    def _after_truncation(self, paths: list[Path]) -> None:
+        self._truncation_count += 1
+        self.is_dirty = True
+        if paths:
+            self._environment.housekeeping.delete_later(paths, self.config.file_delete_delay_ms)
+        self._environment.housekeeping.checkpoint_later()
+
+    def _epoch_cache_changed(self) -> None:
+        latest = self._epochs.latest_epoch
+        self._latest_epoch = NO_EPOCH if latest is None else latest
+
+    def _rebuild_producer_state(self) -> None:
+        manager = self.producer_state_manager
+        manager.truncate_and_reload(self.log_start_offset, self._local.log_end_offset, self._environment.clock.now_ms())
+        replay_producer_state(manager, self._local.segments, self._local.log_end_offset)
+
+    # -- retention, flush, close -----------------------------------------------------------------------------------
+
+    def delete_old_segments(self) -> int:
+        """Delete what the log start, retention.bytes and retention.ms leave behind; returns the number of segments.
+
+        The files are set aside now and removed later by the owner.
+        """
+        return self._retention.delete_old_segments()
+
+    def delete_segments_below(self, offset: int, reason: str) -> int:
+        """Move the log start to `offset` and delete the segments wholly below it, whatever the cleanup policy: for
+        internal topics whose owner knows that older records are superseded.  OffsetOutOfRangeError."""
+        self.maybe_increment_log_start_offset(offset, reason)
+        return self._retention.delete_below_log_start()
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        return self.producer_state_manager.remove_expired(now_ms)
+
+    def plan_flush(self, offset: int | None = None) -> FlushPlan | None:
+        """What must be on the device before the recovery point may be `offset` (default: the log end); None when it
+        is there already.  Writes pending index entries.  StorageFailure."""
+        local = self._local
+        offset = local.log_end_offset if offset is None else offset
+        if offset <= local.recovery_point and not local.unsynced_directory and self._epochs.is_written:
+            return None
+        plan = FlushPlan(self._environment.file_system, self._epochs, offset, self._truncation_count)
+        for segment in local.segments.from_offset(local.recovery_point):
+            if segment.is_flushed or segment.base_offset >= offset > local.recovery_point:
+                continue
+            segment.write_indexes()
+            plan.files.append(segment.records.file)
+            plan.paths += segment.index_paths()
+            if segment.is_sealed:
+                plan.sealed.append(segment)
+        plan.snapshots = list(self.producer_state_manager.unsynced_snapshots)
+        plan.paths += [self.producer_state_manager.snapshot_path(snapshot) for snapshot in plan.snapshots]
+        plan.epoch_write = self._epochs.pending_write()
+        if not self.is_name_synced:
+            plan.paths.append(PartitionMetadataFile(self._environment.file_system, self.directory).path)
+            plan.directories.append(self.directory.parent)
+        if local.unsynced_directory:
+            plan.directories.append(self.directory)
+            local.unsynced_directory = False
+        return plan
+
+    def complete_flush(self, plan: FlushPlan) -> None:
+        """The plan ran: the recovery point moves, unless the log was cut meanwhile."""
+        self.last_flush_ms = self._environment.clock.now_ms()
+        if plan.epoch_write is not None:
+            self._epochs.written(plan.epoch_write[0])
+        if plan.directories and self.directory.parent in plan.directories:
+            self.is_name_synced = True
+        if plan.truncation_count != self._truncation_count:
+            return
+        for segment in plan.sealed:
+            segment.is_flushed = True
+        unsynced = self.producer_state_manager.unsynced_snapshots
+        unsynced[:] = [snapshot for snapshot in unsynced if snapshot not in plan.snapshots]
+        self._local.recovery_point = max(self._local.recovery_point, min(plan.offset, self._local.log_end_offset))
+
+    def abandon_flush(self, plan: FlushPlan) -> None:
+        """The plan failed: the next one must not leave out what this one meant to do."""
+        self._environment.metrics.storage_failures.increment()
+        if self.directory in plan.directories:
+            self._local.unsynced_directory = True
+
+    def flush(self) -> None:
+        """Plan, run and complete in one: waits for the device.  StorageFailure."""
+        self._run_flush(self.plan_flush())
+
+    def _run_flush(self, plan: FlushPlan | None) -> None:
+        if plan is not None:
+            try:
+                plan.run()
+            except StorageFailure:
+                self.abandon_flush(plan)
+                raise
+            self.complete_flush(plan)
+
+    def prepare_close(self) -> FlushPlan | None:
+        """Write what a clean start relies on: last time entry, indexes, a producer snapshot at the log end.  Returns
+        what must still be flushed; None when nothing changed since the log was loaded.  StorageFailure."""
+        if not self.is_dirty:
+            return self._plan_epochs()
+        active = self._local.segments.active
+        active.add_last_time_entry()
+        active.write_indexes()
+        manager = self.producer_state_manager
+        manager.take_snapshot()
+        if manager.map_end_offset > (manager.latest_snapshot_offset or 0) and not manager.is_empty:
+            raise StorageFailure(f"{self.topic_partition}: the producer snapshot could not be written")
+        self._local.unsynced_directory = True  # forces a plan even if every record is flushed
+        plan = self.plan_flush()
+        assert plan is not None
+        if active.records.file not in plan.files:
+            plan.files.append(active.records.file)
+            plan.paths += active.index_paths()
+        return plan
+
+    def _plan_epochs(self) -> FlushPlan | None:
+        """Only the epochs changed: this broker led, and nobody wrote."""
+        if self._epochs.is_written:
+            return None
+        plan = FlushPlan(
+            self._environment.file_system, self._epochs, self._local.recovery_point, self._truncation_count
+        )
+        plan.epoch_write = self._epochs.pending_write()
+        return plan
+
+    def close(self) -> None:
+        """Give back descriptors and memory.  Without `prepare_close` and its plan the next start recovers."""
+        self.is_closed = True
+        for segment in self._local.segments:
+            segment.close()
+
+    def renamed_to(self, directory: Path) -> None:
+        """The owner renamed the partition's directory."""
+        self._local.directory = directory
+        self._epochs.moved_to(directory)
+        self.producer_state_manager.moved_to(directory)
+        for segment in self._local.segments:
+            segment.moved_to(directory)
+
+    def count_storage_failure(self) -> None:
+        self._environment.metrics.storage_failures.increment()
+
+    # -- for LeaderAppend -----------------------------------------------------------------------------------------
+
+    def commit_leader_batches(
+        self, staged: list[tuple[LogAppendResult, ValidatedBatch]], infos: dict[int, ProducerAppendInfo]
+    ) -> None:
+        """Write checked batches and make them part of the log.  StorageFailure: nothing changed."""
+        local = self._local
+        last = staged[-1][1].batch
+        next_offset = last.base_offset + last.last_offset_delta + 1
+        self._write([validated.buffer for _, validated in staged], next_offset)
+        segment = local.segments.active
+        for result, validated in staged:
+            batch = validated.batch
+            base_offset = batch.base_offset
+            last_offset = base_offset + batch.last_offset_delta
+            if batch.partition_leader_epoch > self._latest_epoch:
+                self.maybe_assign_epoch_start_offset(batch.partition_leader_epoch, base_offset)
+            segment.accept(base_offset, last_offset, validated.max_timestamp, batch.size_bytes)
+            result.base_offset = base_offset
+            result.last_offset = last_offset
+            result.log_append_time = validated.log_append_time
+            result.log_start_offset = self.log_start_offset
+            result.record_count = batch.record_count
+            result.size_bytes = batch.size_bytes
+        manager = self.producer_state_manager
+        if infos:
+            for info in infos.values():
+                manager.update(info)
+                self._complete_transactions(segment, info.completed)
+            if manager.has_open_or_unreplicated_transactions:
+                self._refresh_first_unstable_offset()
+        manager.map_end_offset = next_offset
+        local.log_end_offset = next_offset
+        self._flushed_inline_if_due()
+
+
+def replay_producer_state(manager: ProducerStateManager, segments: LogSegments, end_offset: int) -> None:
+    """Bring the producer state from `map_end_offset` up to `end_offset` by reading the log.  Waits for the disk."""
+    start = manager.map_end_offset
+    if start >= end_offset:
+        return
+    for segment in segments.from_offset(start):
+        position = segment.position_of(start) if segment.base_offset < start else 0
+        if position is None:
+            continue
+        for _, batch in segment.records.batches(position):
+            if batch.last_offset < start:
+                continue
+            if batch.base_offset >= end_offset:
+                break
+            for completed in manager.replay(batch):
+                manager.complete_txn(completed)
+    manager.map_end_offset = end_offset
