@@ -87,3 +87,10 @@ def test_a_broker_registration_change() -> None:
         in_controlled_shutdown=1,
         log_dirs=(UUID("00000000-0000-0007-0000-000000000000"),),
     )
+
+
+@pytest.mark.parametrize(("topic", "text"), [("t", "011c00027400"), ("", "011c000100")])
+def test_clearing_eligible_leader_replicas(topic: str, text: str) -> None:
+    record = records.ClearElrRecord(topic_name=topic)
+    assert records.encode(record).hex() == text  # as Apache Kafka 4.4.0 writes it
+    assert records.decode(bytes.fromhex(text)) == record
