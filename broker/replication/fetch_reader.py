@@ -1,0 +1,275 @@
+"""Reading for a fetch: which ranges of which files, within its limits (Kafka's ReplicaManager.readFromLog).
+
+Deciding is one plain `def` over all partitions; the bytes are read afterwards, from the page cache in the loop and
+from the disk in a thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from broker.common.disk import DiskExecutor
+from broker.common.errors import ErrorCode, KafkaError, StorageFailure
+from broker.common.identifiers import ZERO_UUID, TopicPartition
+from broker.log.file_records import FileSlice, read, read_cached
+from broker.log.unified_log import UnifiedLog
+from broker.replication.fetch_params import (
+    EpochEndOffset,
+    FetchIsolation,
+    FetchParams,
+    FetchPartition,
+    FetchPartitionResult,
+)
+from broker.replication.partition import Partition
+
+log = structlog.get_logger(__name__)
+
+# Kafka's failedFetchRequestRate leaves these out (ReplicaManager.readFromLog).
+ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
+    {
+        ErrorCode.offset_out_of_range,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.replica_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.inconsistent_topic_id,
+    }
+)
+
+
+class HostedPartitions(Protocol):
+    """What the reader asks the replica manager."""
+
+    def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None: ...
+    def lookup_error(self, topic_partition: TopicPartition) -> ErrorCode: ...
+    def find_preferred_read_replica(
+        self, partition: Partition, params: FetchParams, request: FetchPartition
+    ) -> int: ...
+
+
+class FetchReader:
+    def __init__(self, hosted: HostedPartitions, disk: DiskExecutor) -> None:
+        self._hosted = hosted
+        self._disk = disk
+
+    def locate(
+        self, params: FetchParams, requests: Sequence[FetchPartition], *, is_first_read: bool
+    ) -> list[FetchPartitionResult]:
+        """One result per partition, its bytes still in the file.
+
+        The first batch of the first partition that has one is taken even if it exceeds the limits, or a consumer
+        could never pass it (KIP-74); everything else fits.  A follower's progress is recorded in the first read only.
+        """
+        results = []
+        remaining = params.max_bytes
+        must_have_one = True
+        for request in requests:
+            size_max = request.max_bytes if request.max_bytes < remaining else remaining
+            result = self._locate_one(params, request, size_max, must_have_one, is_first_read)
+            size = result.size_bytes
+            if size:
+                must_have_one = False
+                remaining = remaining - size if remaining > size else 0
+            results.append(result)
+        return results
+
+    def _locate_one(
+        self, params: FetchParams, request: FetchPartition, size_max: int, must_have_one: bool, is_first_read: bool
+    ) -> FetchPartitionResult:
+        partition = request.hosted
+        if partition is None:
+            found = self._find(request)
+            if isinstance(found, FetchPartitionResult):
+                return found
+            partition = request.hosted = found
+        partition.topic_stats.total_fetch_requests += 1
+        try:
+            return self._locate_in(partition, params, request, size_max, must_have_one, is_first_read)
+        except KafkaError as error:
+            return self._failed(partition, request, error.code)
+
+    def _find(self, request: FetchPartition) -> Partition | FetchPartitionResult:
+        if request.topic is None:
+            return _error(request, ErrorCode.unknown_topic_id, is_unresolved=True)
+        topic_partition = TopicPartition(request.topic, request.partition)
+        partition = self._hosted.hosted_partition(topic_partition)
+        if partition is None:
+            error = self._hosted.lookup_error(topic_partition)
+            return _error(request, error, is_unresolved=error is ErrorCode.unknown_topic_or_partition)
+        if request.topic_id != ZERO_UUID and partition.topic_id != request.topic_id:
+            return _error(request, ErrorCode.inconsistent_topic_id)
+        return partition
+
+    def _failed(self, partition: Partition, request: FetchPartition, error: ErrorCode) -> FetchPartitionResult:
+        if error not in ERRORS_THAT_ARE_NO_FAILURE:
+            partition.topic_stats.failed_fetch_requests += 1
+        return _error(request, error)
+
+    def _locate_in(
+        self,
+        partition: Partition,
+        params: FetchParams,
+        request: FetchPartition,
+        size_max: int,
+        must_have_one: bool,
+        is_first_read: bool,
+    ) -> FetchPartitionResult:
+        local = partition.log
+        error = partition.leader_epoch_error(request.current_leader_epoch)
+        if error is None and params.fetch_only_leader and not partition.is_leader:
+            error = ErrorCode.not_leader_or_follower
+        if error is None and params.is_from_follower:
+            error = partition.follower_error(params.replica_id, params.replica_epoch, request.current_leader_epoch)
+        if error is not None:
+            return self._failed(partition, request, error)
+        result = FetchPartitionResult(
+            request, ErrorCode.none, local.high_watermark, local.last_stable_offset, local.log_start_offset
+        )
+        preferred = self._hosted.find_preferred_read_replica(partition, params, request)
+        if preferred >= 0:
+            result.preferred_read_replica = preferred
+            result.completes_fetch = True
+            return result
+        if request.last_fetched_epoch >= 0 and _has_diverged(local, request, result):
+            return result
+        self._locate_records(partition, local, params, result, size_max, must_have_one, is_first_read)
+        return result
+
+    def _locate_records(
+        self,
+        partition: Partition,
+        local: UnifiedLog,
+        params: FetchParams,
+        result: FetchPartitionResult,
+        size_max: int,
+        must_have_one: bool,
+        is_first_read: bool,
+    ) -> None:
+        request = result.request
+        offset = request.fetch_offset
+        end_offset = local.log_end_offset
+        if offset < result.log_start_offset or offset > end_offset:
+            result.refuse(ErrorCode.offset_out_of_range)
+            return
+        isolation = params.isolation
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            limit = result.high_watermark
+        elif isolation is FetchIsolation.TXN_COMMITTED:
+            limit = result.last_stable_offset
+        else:
+            limit = end_offset
+        if offset < limit:
+            result.has_more = True
+            if size_max > 0 or must_have_one:
+                is_committed_only = isolation is FetchIsolation.TXN_COMMITTED
+                found = local.read(offset, size_max, limit, min_one_batch=must_have_one, with_aborted=is_committed_only)
+                result.file_slice = found.file_slice
+                result.size_bytes = found.size_bytes
+                result.aborted_transactions = found.aborted_transactions
+            # A reader on an older segment than the limit gets no more by waiting: an answer spans one segment.
+            result.completes_fetch = offset < local.segments.active.base_offset < limit
+        elif offset > limit:
+            result.completes_fetch = True  # between what it may see and the end: empty, at once
+        if isolation is FetchIsolation.TXN_COMMITTED and result.aborted_transactions is None:
+            result.aborted_transactions = ()
+        if params.is_from_follower:
+            if is_first_read:
+                partition.update_follower_fetch_state(
+                    params.replica_id,
+                    fetch_offset=offset,
+                    log_start_offset=request.log_start_offset,
+                    leader_log_end_offset=end_offset,
+                    replica_epoch=params.replica_epoch,
+                )
+            if params.replica_id not in partition.isr:
+                result.has_more = True  # look again at its next fetch, whether or not anything changes here
+
+    # The bytes
+
+    def read_bytes(
+        self, results: list[FetchPartitionResult], on_read: Callable[[list[FetchPartitionResult]], None]
+    ) -> None:
+        """Fill in the records and call `on_read`: at once when the page cache has all of them."""
+        cold: list[FetchPartitionResult] | None = None
+        for result in results:
+            file_slice = result.file_slice
+            if file_slice is not None:
+                data = read_cached(file_slice)
+                if data is None:
+                    cold = [*cold, result] if cold else [result]
+                else:
+                    result.records = data
+                    result.file_slice = None
+        if cold is None:
+            on_read(results)
+        else:
+            _ColdRead(results, cold, on_read).start(self._disk)
+
+
+class _ColdRead:
+    """The reads of one fetch that wait for the disk, all in one visit to a thread."""
+
+    def __init__(
+        self,
+        results: list[FetchPartitionResult],
+        cold: list[FetchPartitionResult],
+        on_read: Callable[[list[FetchPartitionResult]], None],
+    ) -> None:
+        self._results = results
+        self._cold = cold
+        self._on_read = on_read
+
+    def start(self, disk: DiskExecutor) -> None:
+        slices = [result.file_slice for result in self._cold if result.file_slice is not None]
+        disk.submit(_read_all, slices).add_done_callback(self._finished)
+
+    def _finished(self, future: "asyncio.Future[list[bytes | bytearray | memoryview | KafkaError]]") -> None:
+        if future.cancelled():
+            return
+        for result, data in zip(self._cold, future.result(), strict=True):
+            assert result.file_slice is not None
+            if isinstance(data, KafkaError) or len(data) < result.file_slice.size:
+                # Cut meanwhile (we follow somebody now), or the disk failed: the client asks again.
+                log.warning("fetch_read_failed", partition=result.partition, error=str(data)[:200])
+                result.refuse(ErrorCode.kafka_storage_error)
+            else:
+                result.records = data
+                result.file_slice = None
+        self._on_read(self._results)
+
+
+def _read_all(slices: Sequence[FileSlice]) -> list[bytes | bytearray | memoryview | KafkaError]:
+    """Runs in a thread; a failure belongs to its slice alone."""
+    read_data: list[bytes | bytearray | memoryview | KafkaError] = []
+    for file_slice in slices:
+        try:
+            read_data.append(read(file_slice))
+        except KafkaError as error:
+            read_data.append(error)
+        except OSError as error:
+            read_data.append(StorageFailure(str(error)))
+    return read_data
+
+
+def _error(request: FetchPartition, error: ErrorCode, *, is_unresolved: bool = False) -> FetchPartitionResult:
+    result = FetchPartitionResult(request, error)
+    result.is_unresolved = is_unresolved
+    result.completes_fetch = not is_unresolved
+    return result
+
+
+def _has_diverged(local: UnifiedLog, request: FetchPartition, result: FetchPartitionResult) -> bool:
+    """Whether the reader's log is not a prefix of ours (KIP-595); the result then says where it stops being one."""
+    epoch, end_offset = local.end_offset_for_epoch(request.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or request.fetch_offset < result.log_start_offset:
+        result.refuse(ErrorCode.offset_out_of_range)
+        return True
+    if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
+        result.diverging_epoch = EpochEndOffset(epoch, end_offset)
+        result.completes_fetch = True
+        return True
+    return False

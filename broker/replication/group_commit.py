@@ -1,0 +1,96 @@
+"""Group commit: the small appends of one turn of the event loop become one write per partition.
+
+Kafka writes each batch by itself; a Python call per write would cost more than the write.  All requests that the
+loop reads from its sockets in one turn are staged, then each partition is written once and all are answered.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from broker.common.buffers import MutableBuffer
+from broker.common.errors import ErrorCode
+from broker.replication.action_queue import ActionQueue
+from broker.replication.append_request import AppendRequest
+from broker.replication.partition import Partition
+
+STAGED_BATCH_BYTES_MAX: Final = 65_536  # a larger batch is written at once: the copy would cost more than the write
+ACKS_ALL: Final = -1
+
+Staged = tuple[MutableBuffer, AppendRequest, int]
+
+
+class GroupCommit:
+    """Stages batches, in order per partition, and commits them at the end of the turn.
+
+    Leadership and min.insync.replicas are looked at when a batch is written, in the same breath as the write.
+    """
+
+    def __init__(self, actions: ActionQueue) -> None:
+        self._actions = actions
+        self._dirty: list[Partition] = []
+
+    def append(self, partition: Partition, batch: MutableBuffer, request: AppendRequest, index: int) -> None:
+        """Write `batch` this turn and put the outcome into result `index` of `request`."""
+        staged = partition.staged
+        if len(batch) > STAGED_BATCH_BYTES_MAX:
+            staged.append((batch, request, index))
+            self.commit_partition(partition)
+            return
+        if not staged:
+            if not self._dirty:
+                asyncio.get_running_loop().call_soon(self.commit)
+            self._dirty.append(partition)
+        staged.append((batch, request, index))
+
+    def commit(self) -> None:
+        """Write everything staged, then answer whoever that satisfies."""
+        dirty, self._dirty = self._dirty, []
+        for partition in dirty:
+            if partition.staged:
+                self.commit_partition(partition)
+        self._actions.run()
+
+    def commit_partition(self, partition: Partition) -> None:
+        """Write what is staged for one partition; later stages of this turn follow in the next write."""
+        staged: list[Staged] = partition.staged
+        partition.staged = []
+        if len(staged) == 1:
+            batch, request, index = staged[0]
+            error = _refusal(partition, request.required_acks)
+            if error is None:
+                size_bytes = len(batch)
+                result = partition.append_records_to_leader((batch,), request.origin)[0]
+                request.complete_one(index, result, partition, size_bytes)
+            else:
+                request.refuse_one(index, error)
+            return
+        for group in _runs(partition, staged):
+            sizes = [len(batch) for batch, _, _ in group]
+            results = partition.append_records_to_leader([batch for batch, _, _ in group], group[0][1].origin)
+            for (_, request, index), result, size_bytes in zip(group, results, sizes, strict=True):
+                request.complete_one(index, result, partition, size_bytes)
+
+
+def _refusal(partition: Partition, required_acks: int) -> ErrorCode | None:
+    """Why a batch must not be written now."""
+    if not partition.is_leader:
+        return ErrorCode.kafka_storage_error if partition.is_offline else ErrorCode.not_leader_or_follower
+    if required_acks == ACKS_ALL and partition.is_under_min_isr:
+        return ErrorCode.not_enough_replicas
+    return None
+
+
+def _runs(partition: Partition, staged: Sequence[Staged]) -> list[list[Staged]]:
+    """What may be written, in order, split where the origin changes (only clients are staged today)."""
+    runs: list[list[Staged]] = []
+    for entry in staged:
+        request = entry[1]
+        error = _refusal(partition, request.required_acks)
+        if error is not None:
+            request.refuse_one(entry[2], error)
+        elif runs and runs[-1][0][1].origin is request.origin:
+            runs[-1].append(entry)
+        else:
+            runs.append([entry])
+    return runs

@@ -1,0 +1,593 @@
+"""One replica of a partition on this broker: its role, its ISR and its high watermark (Kafka's Partition).
+
+Everything here is a plain `def` that runs to completion, so Kafka's lock around leader and ISR changes has no twin.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import structlog
+
+from broker.common.buffers import MutableBuffer
+from broker.common.errors import (
+    ErrorCode,
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    StorageFailure,
+    UnknownLeaderEpochError,
+)
+from broker.common.identifiers import NO_BROKER, NO_EPOCH, NO_OFFSET, TopicIdPartition, TopicPartition
+from broker.log.log_append import LogAppendResult
+from broker.log.unified_log import UnifiedLog
+from broker.metadata.partition_registration import LeaderRecoveryState, PartitionRegistration
+from broker.records.append_origin import AppendOrigin
+from broker.replication.alter_partition_manager import (
+    AlterPartitionAnswer,
+    IsrMember,
+    LeaderAndIsr,
+    ProposedIsr,
+)
+from broker.replication.fetch_params import FetchIsolation, FetchPartition
+from broker.replication.partition_context import FetchWatcher, PartitionContext, PartitionListener
+from broker.replication.partition_state import (
+    CommittedPartitionState,
+    PartitionState,
+    PendingExpandIsr,
+    PendingPartitionChange,
+    PendingShrinkIsr,
+)
+from broker.replication.replica_state import ReplicaState
+from broker.replication.topic_stats import TopicStats
+
+if TYPE_CHECKING:
+    from broker.replication.append_request import AppendRequest
+    from broker.replication.delayed_produce import DelayedProduce
+
+log = structlog.get_logger(__name__)
+
+# The controller answered about a state that is no longer ours to propose: the next metadata decides.
+ANSWERS_THAT_WAIT_FOR_METADATA: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.invalid_update_version,
+        ErrorCode.invalid_request,
+        ErrorCode.new_leader_elected,
+    }
+)
+# Nothing changed at the controller: the committed ISR is still the truth.
+ANSWERS_THAT_RESTORE_THE_COMMITTED_ISR: Final = frozenset(
+    {ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica}
+)
+
+
+class Partition:
+    """Created when the metadata first places a replica here, dropped when it leaves.
+
+    Only this object moves the high watermark of a log it leads, and only the controller's answers and the metadata
+    change its committed ISR.
+    """
+
+    __slots__ = (
+        "_consumer_watches",
+        "_context",
+        "_follower_watches",
+        "_listeners",
+        "_sequence",
+        "_state",
+        "_waiting_appends",
+        "adding_replicas",
+        "delete_records_waiting",
+        "is_leader",
+        "is_offline",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "leader_id",
+        "local_log",
+        "partition_epoch",
+        "remote_replicas",
+        "removing_replicas",
+        "replicas",
+        "staged",
+        "topic_id",
+        "topic_partition",
+        "topic_stats",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: UUID, context: PartitionContext, topic_stats: TopicStats
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.topic_stats = topic_stats
+        self._context = context
+        self.local_log: UnifiedLog | None = None
+        self.is_offline = False
+        self.is_leader = False
+        self.leader_id = NO_BROKER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.leader_epoch_start_offset = NO_OFFSET  # our log end offset when this leader epoch began; -1 on followers
+        self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
+        self._state: PartitionState = CommittedPartitionState((), LeaderRecoveryState.RECOVERED)
+        self.remote_replicas: dict[int, ReplicaState] = {}  # empty unless we lead
+        self.staged: list[tuple[MutableBuffer, AppendRequest, int]] = []  # by GroupCommit, for one turn
+        self.delete_records_waiting = 0
+        self._waiting_appends: list[tuple[int, int, DelayedProduce, int]] = []  # a heap by required offset
+        self._sequence = 0
+        self._consumer_watches: dict[FetchPartition, FetchWatcher] = {}
+        self._follower_watches: dict[FetchPartition, FetchWatcher] = {}
+        self._listeners: dict[PartitionListener, None] = {}
+
+    # What the partition is
+
+    @property
+    def log(self) -> UnifiedLog:
+        """The local log; StorageFailure while its directory is offline."""
+        if self.local_log is None:
+            raise StorageFailure(f"The log of {self.topic_partition} is not available")
+        return self.local_log
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self._state.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self._state.maximal_isr
+
+    @property
+    def state(self) -> PartitionState:
+        return self._state
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, but never more than there are replicas (KIP-966)."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return self.is_leader and len(self._state.isr) < self.effective_min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        return self.is_leader and len(self._state.isr) == self.effective_min_isr
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.is_leader and len(self.replicas) - len(self.adding_replicas) > len(self._state.isr)
+
+    @property
+    def is_reassigning(self) -> bool:
+        return self.is_leader and bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def last_stable_offset_lag(self) -> int:
+        """How far open transactions hold read_committed consumers back; 0 on followers, as Kafka reports it."""
+        local = self.local_log
+        return 0 if local is None or not self.is_leader else local.high_watermark - local.last_stable_offset
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Fence a client with other metadata than ours; -1 skips the check."""
+        error = self.leader_epoch_error(current_leader_epoch)
+        if error is ErrorCode.fenced_leader_epoch:
+            raise FencedLeaderEpochError(
+                f"Leader epoch {current_leader_epoch} of {self.topic_partition} is older than {self.leader_epoch}"
+            )
+        if error is ErrorCode.unknown_leader_epoch:
+            raise UnknownLeaderEpochError(
+                f"Leader epoch {current_leader_epoch} of {self.topic_partition} is newer than {self.leader_epoch}"
+            )
+
+    def leader_epoch_error(self, current_leader_epoch: int) -> ErrorCode | None:
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return None
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH, *, must_lead: bool = True) -> UnifiedLog:
+        """The log of a partition we lead in the epoch the client knows (Kafka's localLogWithEpochOrThrow)."""
+        local = self.log
+        self.check_leader_epoch(current_leader_epoch)
+        if must_lead and not self.is_leader:
+            raise NotLeaderOrFollowerError(f"Broker is not the leader of {self.topic_partition}")
+        return local
+
+    def fetch_limit(self, isolation: FetchIsolation) -> int:
+        """The offset a reader must not pass."""
+        local = self.log
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return local.high_watermark
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            return local.last_stable_offset
+        return local.log_end_offset
+
+    # Becoming leader or follower
+
+    def make_leader(self, registration: PartitionRegistration) -> bool:
+        """Lead from now on; returns whether we did not before.  StorageFailure when there is no log."""
+        if registration.partition_epoch < self.partition_epoch:
+            self._log_stale(registration)
+            return False
+        local = self._open_log()
+        if registration.leader_recovery_state == LeaderRecoveryState.RECOVERING:
+            log.info("leader_elected_uncleanly", partition=str(self.topic_partition), epoch=registration.leader_epoch)
+        # RECOVERED is kept in memory and told with the next proposal: there is nothing to recover but to go on.
+        self._update_assignment(registration, registration.isr, LeaderRecoveryState.RECOVERED)
+        self._update_remote_replicas()
+        was_leader = self.is_leader
+        if registration.leader_epoch > self.leader_epoch:
+            self._begin_leader_epoch(local, registration, is_new_leader=not was_leader)
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.leader_id = self._context.local_broker_id
+        self.is_leader = True
+        self._advance_high_watermark(local)
+        self._notify_watches()
+        return not was_leader
+
+    def _begin_leader_epoch(
+        self, local: UnifiedLog, registration: PartitionRegistration, *, is_new_leader: bool
+    ) -> None:
+        end_offset = local.log_end_offset
+        self.leader_epoch_start_offset = end_offset
+        local.maybe_assign_epoch_start_offset(registration.leader_epoch, end_offset)
+        now_ms = self._context.monotonic_ms()
+        for broker_id, replica in self.remote_replicas.items():
+            replica.reset(
+                leader_log_end_offset=end_offset,
+                now_ms=now_ms,
+                is_new_leader=is_new_leader,
+                is_in_sync=broker_id in registration.isr,
+            )
+
+    def make_follower(self, registration: PartitionRegistration) -> bool:
+        """Follow from now on; returns whether the leader epoch is new, so that fetching must begin anew."""
+        if registration.partition_epoch < self.partition_epoch:
+            self._log_stale(registration)
+            return False
+        self._open_log()
+        was_leader = self.is_leader
+        is_new_epoch = registration.leader_epoch > self.leader_epoch
+        self.is_leader = False
+        self.leader_id = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.leader_epoch_start_offset = NO_OFFSET
+        self._update_assignment(registration, (), LeaderRecoveryState(registration.leader_recovery_state))
+        self.remote_replicas = {}
+        self._fail_waiting_appends(ErrorCode.not_leader_or_follower)
+        self._notify_watches()
+        if was_leader:
+            for listener in list(self._listeners):
+                listener.on_becoming_follower(self.topic_partition)
+            self._context.on_delete_records_progress(self)
+        return is_new_epoch
+
+    def stop(self, error: ErrorCode, *, is_deleted: bool) -> None:
+        """No longer hosted here (or its directory failed): whoever waits for it is told."""
+        self.is_leader = False
+        self.is_offline = not is_deleted
+        self.local_log = None
+        self.remote_replicas = {}
+        self._fail_waiting_appends(error)
+        watches = {**self._consumer_watches, **self._follower_watches}
+        self._consumer_watches, self._follower_watches = {}, {}
+        for request, watcher in watches.items():
+            request.hosted = None
+            watcher.on_partition_changed(request)
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners:
+            listener.on_deleted(self.topic_partition)
+        self._context.on_delete_records_progress(self)
+
+    def _open_log(self) -> UnifiedLog:
+        if self.local_log is None:
+            self.local_log = self._context.create_log(self.topic_partition, self.topic_id)
+            self.is_offline = False
+        return self.local_log
+
+    def _update_assignment(
+        self, registration: PartitionRegistration, isr: tuple[int, ...], recovery: LeaderRecoveryState
+    ) -> None:
+        self.replicas = registration.replicas
+        self.adding_replicas = registration.adding_replicas
+        self.removing_replicas = registration.removing_replicas
+        # A new state object: the answer to a proposal that is still in flight finds another one and is dropped.
+        self._state = CommittedPartitionState(isr, recovery)
+
+    def _update_remote_replicas(self) -> None:
+        remote = (broker_id for broker_id in self.replicas if broker_id != self._context.local_broker_id)
+        self.remote_replicas = {
+            broker_id: self.remote_replicas.get(broker_id) or ReplicaState(broker_id) for broker_id in remote
+        }
+
+    def _log_stale(self, registration: PartitionRegistration) -> None:
+        log.info(
+            "stale_partition_metadata_ignored",
+            partition=str(self.topic_partition),
+            partition_epoch=registration.partition_epoch,
+            known_partition_epoch=self.partition_epoch,
+        )
+
+    # Appending, and the high watermark
+
+    def append_records_to_leader(
+        self, batches: Sequence[MutableBuffer], origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> list[LogAppendResult]:
+        """Append batches in order and advance the high watermark; one result per batch, errors among them.
+
+        The caller has checked that we lead, and for acks=all that there are enough replicas.
+        """
+        local = self.log
+        end_offset = local.log_end_offset
+        results = local.append_as_leader(batches, self.leader_epoch, origin=origin)
+        if local.log_end_offset != end_offset:
+            self._advance_high_watermark(local)
+            if self._follower_watches:
+                self._notify(self._follower_watches)
+        return results
+
+    def _advance_high_watermark(self, local: UnifiedLog) -> bool:
+        """Move the high watermark to what every replica that counts has; returns whether it moved."""
+        state = self._state
+        if len(state.isr) < self.effective_min_isr:
+            return False  # KIP-966: what fewer than min.insync.replicas have is not committed
+        end_offset = new = local.log_end_offset
+        if self.remote_replicas:
+            now_ms = self._context.monotonic_ms()
+            lag_time_max_ms = self._context.config.current.replica_lag_time_max_ms
+            maximal_isr = state.maximal_isr
+            for broker_id, replica in self.remote_replicas.items():
+                # Also wait for a replica that is about to join, or it could never catch up with a busy partition.
+                if replica.log_end_offset < new and (
+                    broker_id in maximal_isr
+                    or (replica.is_caught_up(end_offset, now_ms, lag_time_max_ms) and self._is_isr_eligible(replica))
+                ):
+                    new = replica.log_end_offset
+        if new <= local.high_watermark:
+            return False
+        local.update_high_watermark(new)
+        self._on_high_watermark_moved(new)
+        return True
+
+    def _on_high_watermark_moved(self, high_watermark: int) -> None:
+        waiting = self._waiting_appends
+        while waiting and waiting[0][0] <= high_watermark:
+            _, _, operation, index = heappop(waiting)
+            operation.on_partition_done(index, self._error_after_append())
+        if self._consumer_watches or self._follower_watches:
+            self._notify_watches()
+        for listener in list(self._listeners):
+            listener.on_high_watermark_updated(self.topic_partition, high_watermark)
+        if self.delete_records_waiting:
+            self._context.on_delete_records_progress(self)
+
+    def _error_after_append(self) -> ErrorCode:
+        is_enough = len(self._state.maximal_isr) >= self.effective_min_isr
+        return ErrorCode.none if is_enough else ErrorCode.not_enough_replicas_after_append
+
+    def wait_for_high_watermark(self, required_offset: int, operation: "DelayedProduce", index: int) -> None:
+        """Tell `operation.on_partition_done(index, error)` once the high watermark is there or never will be."""
+        waiting = self._waiting_appends
+        while waiting and waiting[0][2].is_completed:
+            heappop(waiting)  # timed out: the oldest wait longest, so the heap stays as small as what is parked
+        self._sequence += 1
+        heappush(waiting, (required_offset, self._sequence, operation, index))
+
+    def _fail_waiting_appends(self, error: ErrorCode) -> None:
+        waiting, self._waiting_appends = self._waiting_appends, []
+        for _, _, operation, index in sorted(waiting, key=lambda each: each[1]):
+            operation.on_partition_done(index, error)
+
+    # Who watches
+
+    def watch_fetch(self, request: FetchPartition, watcher: FetchWatcher, *, is_from_follower: bool) -> None:
+        """Call `watcher.on_partition_changed(request)` when a read could answer something else than before."""
+        (self._follower_watches if is_from_follower else self._consumer_watches)[request] = watcher
+
+    def unwatch_fetch(self, request: FetchPartition) -> None:
+        self._consumer_watches.pop(request, None)
+        self._follower_watches.pop(request, None)
+
+    def _notify_watches(self) -> None:
+        self._notify(self._consumer_watches)
+        self._notify(self._follower_watches)
+
+    @staticmethod
+    def _notify(watches: dict[FetchPartition, FetchWatcher]) -> None:
+        for request, watcher in tuple(watches.items()):
+            watcher.on_partition_changed(request)
+
+    def add_listener(self, listener: PartitionListener) -> None:
+        self._listeners[listener] = None
+
+    def remove_listener(self, listener: PartitionListener) -> None:
+        self._listeners.pop(listener, None)
+
+    # Followers and the ISR
+
+    def follower_error(self, replica_id: int, replica_epoch: int, current_leader_epoch: int) -> ErrorCode | None:
+        """Why a follower may not fetch: not a replica (yet), or another incarnation of the broker than registered."""
+        if replica_id not in self.remote_replicas:
+            # Metadata lags during a reassignment: with the epoch it retries, without it refreshes first.
+            return ErrorCode.not_leader_or_follower if current_leader_epoch < 0 else ErrorCode.unknown_leader_epoch
+        if replica_epoch != NO_EPOCH:
+            registration = self._context.metadata_cache.image.brokers.get(replica_id)
+            if registration is not None and registration.epoch > replica_epoch:
+                return ErrorCode.not_leader_or_follower
+        return None
+
+    def update_follower_fetch_state(
+        self,
+        replica_id: int,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_log_end_offset: int,
+        replica_epoch: int,
+    ) -> None:
+        """A follower's fetch tells what it has; `leader_log_end_offset` is from before that fetch was read."""
+        replica = self.remote_replicas[replica_id]
+        previous_end_offset, previous_start_offset = replica.log_end_offset, replica.log_start_offset
+        replica.update_fetch_state(
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_log_end_offset=leader_log_end_offset,
+            now_ms=self._context.monotonic_ms(),
+            broker_epoch=replica_epoch,
+        )
+        self.maybe_expand_isr(replica)
+        moved = previous_end_offset != fetch_offset and self._advance_high_watermark(self.log)
+        if self.delete_records_waiting and not moved and previous_start_offset != log_start_offset:
+            self._context.on_delete_records_progress(self)
+
+    def note_idle_follower(self, replica_id: int, last_fetch_time_ms: int) -> None:
+        """A follower whose session found nothing new here was caught up when it last asked."""
+        replica = self.remote_replicas.get(replica_id)
+        if replica is not None and replica.last_fetch_time_ms < last_fetch_time_ms:
+            replica.last_fetch_time_ms = last_fetch_time_ms
+            replica.last_caught_up_time_ms = max(replica.last_caught_up_time_ms, last_fetch_time_ms)
+
+    def _is_isr_eligible(self, replica: ReplicaState) -> bool:
+        """May be proposed: seen, alive, not leaving, and the incarnation that fetched is the registered one."""
+        registration = self._context.metadata_cache.image.brokers.get(replica.broker_id)
+        if registration is None or not registration.is_active or replica.log_end_offset == NO_OFFSET:
+            return False
+        return replica.broker_epoch in (NO_EPOCH, registration.epoch)
+
+    def maybe_expand_isr(self, replica: ReplicaState) -> None:
+        """Propose a replica that has all committed records of this leader epoch."""
+        state = self._state
+        if isinstance(state, CommittedPartitionState) and replica.broker_id not in state.isr:
+            is_in_sync = replica.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset)
+            if is_in_sync and self._is_isr_eligible(replica):
+                self._propose(PendingExpandIsr(replica.broker_id, state))
+
+    def maybe_shrink_isr(self) -> None:
+        """Propose to drop members that have not been caught up for replica.lag.time.max.ms.  Called by a timer."""
+        state = self._state
+        if not self.is_leader or not isinstance(state, CommittedPartitionState):
+            return
+        out_of_sync = self._out_of_sync_replicas(state)
+        if out_of_sync:
+            log.info(
+                "isr_shrinking",
+                partition=str(self.topic_partition),
+                removed=out_of_sync,
+                isr=state.isr,
+                high_watermark=self.log.high_watermark,
+                log_end_offset=self.log.log_end_offset,
+            )
+            self._propose(PendingShrinkIsr(out_of_sync, state))
+
+    def _out_of_sync_replicas(self, state: CommittedPartitionState) -> tuple[int, ...]:
+        now_ms = self._context.monotonic_ms()
+        lag_time_max_ms = self._context.config.current.replica_lag_time_max_ms
+        end_offset = self.log.log_end_offset
+
+        def is_in_sync(broker_id: int) -> bool:
+            replica = self.remote_replicas.get(broker_id)
+            return replica is not None and replica.is_caught_up(end_offset, now_ms, lag_time_max_ms)
+
+        others = (broker_id for broker_id in state.isr if broker_id != self._context.local_broker_id)
+        return tuple(broker_id for broker_id in others if not is_in_sync(broker_id))
+
+    def _propose(self, pending: PendingPartitionChange) -> None:
+        self._state = pending
+        self._submit(pending)
+
+    def _submit(self, pending: PendingPartitionChange) -> None:
+        if isinstance(pending, PendingExpandIsr):
+            isr: tuple[int, ...] = (*pending.isr, pending.new_in_sync_replica_id)
+        else:
+            isr = tuple(member for member in pending.isr if member not in pending.out_of_sync_replica_ids)
+        proposal = ProposedIsr(
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=tuple(IsrMember(broker_id, self._known_broker_epoch(broker_id)) for broker_id in isr),
+            leader_recovery_state=pending.leader_recovery_state,
+        )
+        self._context.alter_partition_manager.submit(
+            TopicIdPartition(self.topic_id, *self.topic_partition),
+            proposal,
+            lambda answer: self._on_alter_partition_answer(pending, answer),
+        )
+
+    def _known_broker_epoch(self, broker_id: int) -> int:
+        if broker_id == self._context.local_broker_id:
+            return self._context.broker_epoch()
+        replica = self.remote_replicas.get(broker_id)
+        return NO_EPOCH if replica is None else replica.broker_epoch
+
+    def _on_alter_partition_answer(self, pending: PendingPartitionChange, answer: AlterPartitionAnswer) -> None:
+        if self._state is not pending:
+            return  # metadata arrived first
+        if isinstance(answer, LeaderAndIsr):
+            self._commit_isr(pending, answer)
+            return
+        self._context.isr_stats.failed_updates += 1
+        log.info("isr_change_refused", partition=str(self.topic_partition), error=answer.name)
+        if answer in ANSWERS_THAT_RESTORE_THE_COMMITTED_ISR:
+            self._state = pending.last_committed
+            self._advance_high_watermark(self.log)
+        elif answer not in ANSWERS_THAT_WAIT_FOR_METADATA:
+            self._submit(pending)
+
+    def _commit_isr(self, pending: PendingPartitionChange, answer: LeaderAndIsr) -> None:
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            self._context.isr_stats.failed_updates += 1
+            return
+        previous = pending.isr
+        self._state = CommittedPartitionState(answer.isr, answer.leader_recovery_state)
+        self.partition_epoch = answer.partition_epoch
+        if isinstance(pending, PendingExpandIsr):
+            self._context.isr_stats.expands += 1
+            event = "isr_expanded"
+        else:
+            self._context.isr_stats.shrinks += 1
+            event = "isr_shrunk"
+        log.info(
+            event,
+            partition=str(self.topic_partition),
+            previous_isr=previous,
+            isr=answer.isr,
+            partition_epoch=answer.partition_epoch,
+        )
+        self._advance_high_watermark(self.log)
+
+    # Deleting records
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start offset of all alive replicas: what is below it is gone everywhere."""
+        brokers = self._context.metadata_cache.image.brokers
+        low = self.log.log_start_offset
+        for broker_id, replica in self.remote_replicas.items():
+            registration = brokers.get(broker_id)
+            if registration is not None and not registration.fenced:
+                low = min(low, replica.log_start_offset)
+        return low
+
+    def delete_records_on_leader(self, offset: int) -> int:
+        """Move the log start offset up to `offset` (-1: the high watermark); returns the offset asked for in fact."""
+        local = self.leader_log()
+        wanted = local.high_watermark if offset == NO_OFFSET else offset
+        if wanted < 0 or wanted > local.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"Offset {offset} of {self.topic_partition} is not within its high watermark {local.high_watermark}"
+            )
+        local.maybe_increment_log_start_offset(wanted, "client delete records request")
+        self._notify_watches()
+        return wanted
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else f"follower of {self.leader_id}"
+        return f"Partition({self.topic_partition}, {role}, epoch={self.leader_epoch}, isr={self.isr})"

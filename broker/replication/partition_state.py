@@ -1,0 +1,75 @@
+"""The three states of an ISR: agreed with the controller, or a proposal in flight (Kafka's PartitionState)."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from broker.metadata.partition_registration import LeaderRecoveryState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommittedPartitionState:
+    """The ISR the controller has agreed to.  States compare by identity: a late answer belongs to one proposal."""
+
+    isr: tuple[int, ...]
+    leader_recovery_state: LeaderRecoveryState
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Every replica that may be in the ISR as the controller knows it: the high watermark waits for them all."""
+        return self.isr
+
+    @property
+    def is_inflight(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingExpandIsr:
+    """A caught-up replica is proposed: until the answer it counts for the high watermark, not for the ISR."""
+
+    new_in_sync_replica_id: int
+    last_committed: CommittedPartitionState
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return (*self.last_committed.isr, self.new_in_sync_replica_id)
+
+    @property
+    def leader_recovery_state(self) -> LeaderRecoveryState:
+        return LeaderRecoveryState.RECOVERED
+
+    @property
+    def is_inflight(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingShrinkIsr:
+    """Lagging replicas are proposed to leave: until the answer they still hold the high watermark back."""
+
+    out_of_sync_replica_ids: tuple[int, ...]
+    last_committed: CommittedPartitionState
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def leader_recovery_state(self) -> LeaderRecoveryState:
+        return LeaderRecoveryState.RECOVERED
+
+    @property
+    def is_inflight(self) -> bool:
+        return True
+
+
+PartitionState: TypeAlias = CommittedPartitionState | PendingExpandIsr | PendingShrinkIsr
+PendingPartitionChange: TypeAlias = PendingExpandIsr | PendingShrinkIsr

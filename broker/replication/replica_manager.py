@@ -1,0 +1,551 @@
+"""ReplicaManager: the partitions of this broker, and the requests that reach them (Kafka's ReplicaManager).
+
+It finds the partitions and puts their results together; what happens in a partition is Partition's business.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import structlog
+
+from broker.common.buffers import MutableBuffer
+from broker.common.clock import Clock
+from broker.common.disk import DiskExecutor
+from broker.common.errors import (
+    ErrorCode,
+    InconsistentTopicIdError,
+    InvalidTopicError,
+    KafkaError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    PolicyViolationError,
+    StorageFailure,
+    UnknownTopicOrPartitionError,
+)
+from broker.common.identifiers import INTERNAL_TOPICS, NO_BROKER, NO_EPOCH, TopicIdPartition, TopicPartition
+from broker.common.purgatory import DelayedOperation, Purgatory
+from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.log.log_append import ActiveProducer, LogAppendResult
+from broker.log.log_manager import LogManager
+from broker.log.unified_log import UnifiedLog
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_delta import MetadataDelta
+from broker.metadata.metadata_image import MetadataImage
+from broker.metadata.partition_registration import PartitionRegistration
+from broker.records.append_origin import AppendOrigin
+from broker.replication.action_queue import ActionQueue
+from broker.replication.alter_partition_manager import AlterPartitionManager
+from broker.replication.append_request import AppendRequest
+from broker.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult, OnDeleted
+from broker.replication.delayed_fetch import DelayedFetch
+from broker.replication.delayed_produce import DelayedProduce, OnProduced
+from broker.replication.fetch_params import (
+    NO_LEADER_HINT,
+    FetchParams,
+    FetchPartition,
+    FetchPartitionResult,
+    LeaderHint,
+)
+from broker.replication.fetch_reader import FetchReader
+from broker.replication.fetch_source import FetchSource, RequestedPartitions
+from broker.replication.group_commit import ACKS_ALL, GroupCommit
+from broker.replication.offset_lookup import EpochEnd, ListedOffset, last_offset_for_leader_epoch, list_offset
+from broker.replication.partition import Partition
+from broker.replication.partition_context import IsrStats, PartitionContext, PartitionListener
+from broker.replication.topic_stats import BrokerTopicStats, TopicStats
+
+log = structlog.get_logger(__name__)
+
+VALID_ACKS: Final = frozenset({-1, 0, 1})
+
+OnFetched = Callable[[Sequence[FetchPartitionResult]], None]
+
+
+class LogDescription(NamedTuple):
+    """One log of this broker, as DescribeLogDirs tells it."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+
+
+def monotonic_ms() -> int:
+    """The loop's time: lag and ages must not follow jumps of the wall clock."""
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+class ReplicaManager:
+    """One per broker.  Everything happens in the event loop; `running()` owns the only tasks."""
+
+    def __init__(
+        self,
+        *,
+        local_broker_id: int,
+        config: ConfigHolder[BrokerConfig],
+        log_manager: LogManager,
+        metadata_cache: MetadataCache,
+        disk: DiskExecutor,
+        clock: Clock,
+        alter_partition_manager: AlterPartitionManager,
+        broker_epoch: Callable[[], int] = lambda: NO_EPOCH,
+        monotonic_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self.local_broker_id = local_broker_id
+        self.topic_stats = BrokerTopicStats()
+        self.produce_purgatory: Purgatory[DelayedOperation] = Purgatory("Produce")
+        self.fetch_purgatory: Purgatory[DelayedOperation] = Purgatory("Fetch")
+        self.delete_records_purgatory: Purgatory[Partition] = Purgatory("DeleteRecords")
+        self.expired_fetches = {"consumer": 0, "follower": 0}
+        self.clock = clock
+        self._disk = disk
+        self._config = config
+        self._log_manager = log_manager
+        self._metadata_cache = metadata_cache
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._actions = ActionQueue()
+        self._group_commit = GroupCommit(self._actions)
+        self._reader = FetchReader(self, disk)
+        self._tasks = BackgroundTasks("replica-manager")
+        self.context = PartitionContext(
+            local_broker_id=local_broker_id,
+            config=config,
+            metadata_cache=metadata_cache,
+            alter_partition_manager=alter_partition_manager,
+            create_log=self._create_log,
+            monotonic_ms=monotonic_ms,
+            broker_epoch=broker_epoch,
+            on_delete_records_progress=self._on_delete_records_progress,
+        )
+
+    # Which partitions are here
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """The partition if a replica of it is here, leader or not, its directory online or not."""
+        return self._partitions.get(topic_partition)
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """The partition that is here and has its log.  KafkaError: 56 offline, 6 elsewhere, 3 unknown."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            if self.lookup_error(topic_partition) is ErrorCode.not_leader_or_follower:
+                raise NotLeaderOrFollowerError(f"{topic_partition} is not hosted by this broker")
+            raise UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
+        if partition.is_offline:
+            raise StorageFailure(f"{topic_partition} is in an offline log directory")
+        return partition
+
+    def lookup_error(self, topic_partition: TopicPartition) -> ErrorCode:
+        """What to answer about a partition that is not usable here; `none` for one that is."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            return ErrorCode.kafka_storage_error if partition.is_offline else ErrorCode.none
+        if self._metadata_cache.image.topics.partition(topic_partition) is not None:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_topic_or_partition
+
+    def add_partition_listener(self, topic_partition: TopicPartition, listener: PartitionListener) -> bool:
+        """Follow a partition until it leaves; False when it is not here (Kafka's maybeAddListener)."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None or partition.is_offline:
+            return False
+        partition.add_listener(listener)
+        return True
+
+    def remove_partition_listener(self, topic_partition: TopicPartition, listener: PartitionListener) -> None:
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            partition.remove_listener(listener)
+
+    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint:
+        """Who leads, for a client that asked the wrong broker (KIP-951)."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            return LeaderHint(partition.leader_id, partition.leader_epoch)
+        registration = self._metadata_cache.image.topics.partition(topic_partition)
+        if registration is not None:
+            return LeaderHint(registration.leader, registration.leader_epoch)
+        return NO_LEADER_HINT
+
+    # What is measured
+
+    @property
+    def isr_stats(self) -> IsrStats:
+        return self.context.isr_stats
+
+    @property
+    def purgatories(self) -> tuple[Purgatory[Any], ...]:
+        return (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
+
+    @property
+    def topic_counts(self) -> Mapping[str, TopicStats]:
+        """Counts by topic; what was asked for topics that are not here stands under the empty name."""
+        return {**self.topic_stats.topics, "": self.topic_stats.unknown}
+
+    # Produce
+
+    def append_records(
+        self,
+        *,
+        timeout_ms: int,
+        required_acks: int,
+        entries: Sequence[tuple[TopicPartition, MutableBuffer]],
+        on_complete: OnProduced,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        allow_internal_topics: bool = False,
+    ) -> None:
+        """Append one batch to each partition and answer as `required_acks` demands, results in the order of entries.
+
+        Batches must be owned by the caller and are patched in place; small ones are written at the end of this turn
+        of the loop, together with all others of their partition, and `on_complete` is called after that.
+        """
+        request = AppendRequest(
+            [topic_partition for topic_partition, _ in entries],
+            required_acks=required_acks,
+            timeout_ms=timeout_ms,
+            origin=origin,
+            on_appended=lambda appended: self._on_appended(appended, on_complete),
+        )
+        if not entries:
+            on_complete([])
+            return
+        hosted = self._partitions
+        for index, (topic_partition, batch) in enumerate(entries):
+            if required_acks not in VALID_ACKS:
+                request.refuse_one(index, ErrorCode.invalid_required_acks)
+                continue
+            if topic_partition.topic in INTERNAL_TOPICS and not allow_internal_topics:
+                request.refuse_one(index, ErrorCode.invalid_topic_exception)
+                continue
+            partition = hosted.get(topic_partition)
+            if partition is None or partition.is_offline:
+                self.topic_stats.find(topic_partition.topic).total_produce_requests += 1
+                request.refuse_one(index, self.lookup_error(topic_partition))
+                continue
+            self._group_commit.append(partition, batch, request, index)
+
+    def _on_appended(self, request: AppendRequest, on_complete: OnProduced) -> None:
+        """Everything is written or refused: answer, or wait for the high watermarks."""
+        results = request.results
+        if request.required_acks != ACKS_ALL:
+            on_complete(results)
+            return
+        unsettled = []
+        for index, partition in enumerate(request.partitions):
+            if partition is not None and partition.log.high_watermark < results[index].required_offset:
+                unsettled.append(index)
+        if not unsettled:
+            on_complete(results)
+            return
+        operation = DelayedProduce(results, unsettled, on_complete, self._complete_produce_later)
+        for index in unsettled:
+            partition = request.partitions[index]
+            assert partition is not None
+            partition.wait_for_high_watermark(results[index].required_offset, operation, index)
+        self.produce_purgatory.complete_or_park(operation, (operation,), request.timeout_ms)
+
+    def _complete_produce_later(self, operation: DelayedProduce) -> None:
+        self._actions.add(lambda: self.produce_purgatory.check(operation))
+
+    def append_now(
+        self,
+        topic_partition: TopicPartition,
+        batch: MutableBuffer,
+        origin: AppendOrigin = AppendOrigin.COORDINATOR,
+        *,
+        required_acks: int = ACKS_ALL,
+    ) -> LogAppendResult:
+        """Append one batch before returning; whether it is committed is for the high watermark to tell.
+
+        KafkaError when the partition cannot take it; what the log says about the batch is in the result.
+        """
+        partition = self.partition(topic_partition)
+        if partition.staged:
+            self._group_commit.commit_partition(partition)
+        if not partition.is_leader:
+            raise NotLeaderOrFollowerError(f"Broker is not the leader of {topic_partition}")
+        if required_acks == ACKS_ALL and partition.is_under_min_isr:
+            raise NotEnoughReplicasError(
+                f"The in-sync replicas of {topic_partition}, {list(partition.isr)}, are fewer than min.insync.replicas "
+                f"{partition.effective_min_isr}"
+            )
+        size_bytes = len(batch)
+        result = partition.append_records_to_leader((batch,), origin)[0]
+        if result.error is None:
+            stats = partition.topic_stats
+            stats.bytes_in += size_bytes
+            stats.messages_in += result.last_offset - result.base_offset + 1
+        return result
+
+    # Fetch
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: FetchSource | Sequence[FetchPartition],
+        on_complete: OnFetched,
+    ) -> DelayedFetch | None:
+        """Read, and answer now or once there is enough to answer; returns the operation when it is parked."""
+        source = RequestedPartitions(partitions) if isinstance(partitions, list | tuple) else partitions
+        assert not isinstance(source, Sequence)
+        results = self._reader.locate(params, source.partitions_to_read(), is_first_read=True)
+        if params.max_wait_ms <= 0 or self._can_answer(params, source, results):
+            self._answer(results, on_complete)
+            return None
+        operation = DelayedFetch(
+            params,
+            source,
+            on_ready=self._complete_fetch_later,
+            read_again=lambda parked, expired: self._read_again(parked, expired, on_complete),
+        )
+        operation.start_from(results)
+        source.park(operation)
+        self.fetch_purgatory.complete_or_park(operation, (operation,), params.max_wait_ms)
+        return operation
+
+    @staticmethod
+    def _can_answer(params: FetchParams, source: FetchSource, results: Sequence[FetchPartitionResult]) -> bool:
+        size_bytes = unresolved = 0
+        for result in results:
+            if result.completes_fetch:
+                return True
+            size_bytes += result.size_bytes
+            unresolved += result.is_unresolved
+        return size_bytes >= params.min_bytes or unresolved == len(source)
+
+    def _complete_fetch_later(self, operation: DelayedFetch) -> None:
+        self._actions.add(lambda: self.fetch_purgatory.check(operation))
+
+    def _read_again(self, operation: DelayedFetch, expired: bool, on_complete: OnFetched) -> None:
+        if expired:
+            self.expired_fetches["follower" if operation.params.is_from_follower else "consumer"] += 1
+        results = self._reader.locate(operation.params, operation.source.partitions_to_read(), is_first_read=False)
+        self._answer(results, on_complete)
+
+    def _answer(self, results: list[FetchPartitionResult], on_complete: OnFetched) -> None:
+        self._reader.read_bytes(results, on_complete)
+
+    def count_bytes_out(self, results: Sequence[FetchPartitionResult], *, is_from_follower: bool) -> None:
+        """Count what is about to be sent."""
+        for result in results:
+            partition = result.request.hosted
+            if partition is not None and result.size_bytes:
+                if is_from_follower:
+                    partition.topic_stats.replication_bytes_out += result.size_bytes
+                else:
+                    partition.topic_stats.bytes_out += result.size_bytes
+
+    def cancel_fetch(self, operation: DelayedFetch) -> None:
+        """The client has gone."""
+        operation.is_completed = True
+        operation.source.unpark(operation)
+        self.fetch_purgatory.cancel(operation)
+
+    def find_preferred_read_replica(self, partition: Partition, params: FetchParams, request: FetchPartition) -> int:
+        """Another replica that should serve this consumer (KIP-392); -1 for us.  A rack-aware choice goes here."""
+        return NO_BROKER
+
+    # Offsets
+
+    def list_offset(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        version: int,
+        replica_id: int,
+        isolation_level: int,
+        current_leader_epoch: int,
+    ) -> ListedOffset:
+        return list_offset(
+            self.partition(topic_partition),
+            timestamp,
+            version=version,
+            replica_id=replica_id,
+            isolation_level=isolation_level,
+            current_leader_epoch=current_leader_epoch,
+        )
+
+    def last_offset_for_leader_epoch(
+        self, topic_partition: TopicPartition, leader_epoch: int, *, current_leader_epoch: int
+    ) -> EpochEnd:
+        return last_offset_for_leader_epoch(
+            self.partition(topic_partition), leader_epoch, current_leader_epoch=current_leader_epoch
+        )
+
+    # DeleteRecords
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int, on_complete: OnDeleted) -> None:
+        """Move log start offsets up, then answer when every alive replica has followed."""
+        results = [self._delete_records_of(topic_partition, offset) for topic_partition, offset in offsets.items()]
+        operation = DelayedDeleteRecords(results, on_complete, self.lookup_error)
+        keys = [result.partition for result in results if result.partition is not None]
+        self.delete_records_purgatory.complete_or_park(operation, keys, timeout_ms)
+
+    def _delete_records_of(self, topic_partition: TopicPartition, offset: int) -> DeleteRecordsResult:
+        try:
+            if topic_partition.topic in INTERNAL_TOPICS:
+                raise InvalidTopicError(f"Cannot delete records of internal topic {topic_partition.topic}")
+            partition = self.partition(topic_partition)
+            if not partition.leader_log().config.is_delete:
+                raise PolicyViolationError(f"Cannot delete records of {topic_partition}: its cleanup.policy is compact")
+            required_offset = partition.delete_records_on_leader(offset)
+        except KafkaError as error:
+            return DeleteRecordsResult(topic_partition, error.code)
+        return DeleteRecordsResult(topic_partition, partition=partition, required_offset=required_offset)
+
+    def _on_delete_records_progress(self, partition: Partition) -> None:
+        self._actions.add(lambda: self.delete_records_purgatory.check(partition))
+
+    # Descriptions
+
+    def describe_logs(self) -> Iterator[LogDescription]:
+        """Every online log with its size and how far its high watermark is behind (DescribeLogDirs)."""
+        for partition in self._partitions.values():
+            local = partition.local_log
+            if local is not None:
+                lag = max(local.log_end_offset - local.high_watermark, 0)
+                yield LogDescription(partition.topic_partition, local.size_bytes, lag)
+
+    def active_producers(self, topic_partition: TopicPartition) -> list[ActiveProducer]:
+        """The producers a leader knows (DescribeProducers).  KafkaError."""
+        return self.partition(topic_partition).leader_log().active_producers()
+
+    @property
+    def log_directory(self) -> Path:
+        return self._config.current.log_dir
+
+    async def volume_bytes(self) -> tuple[int, int]:
+        """Size of the volume under the log directory, and what is free on it.  StorageFailure."""
+        return await self._disk.run(_volume_bytes, self.log_directory)
+
+    # Metadata
+
+    def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Become leader or follower, and drop what has left, as a delta says.  `image` is already published.
+
+        Deletes come first: a topic of the same name may be created again in the same delta.
+        """
+        changes = delta.topics_delta.local_changes(self.local_broker_id)
+        for deleted in changes.deletes:
+            self._delete(deleted)
+        self._forget_stats(changes.deletes)
+        for topic_id_partition, registration in changes.leaders.items():
+            self._apply(topic_id_partition, registration, Partition.make_leader)
+        for topic_id_partition, registration in changes.followers.items():
+            self._apply(topic_id_partition, registration, Partition.make_follower)
+
+    def _apply(
+        self,
+        topic_id_partition: TopicIdPartition,
+        registration: PartitionRegistration,
+        become: Callable[[Partition, PartitionRegistration], bool],
+    ) -> None:
+        partition = self._get_or_create(topic_id_partition)
+        try:
+            become(partition, registration)
+        except KafkaError as error:
+            log.error("partition_offline", partition=str(topic_id_partition.topic_partition), error=str(error))
+            partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
+
+    def _get_or_create(self, topic_id_partition: TopicIdPartition) -> Partition:
+        topic_partition = topic_id_partition.topic_partition
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and partition.topic_id == topic_id_partition.topic_id:
+            return partition
+        assert partition is None or partition.is_offline, (
+            f"{topic_partition} is hosted with id {partition.topic_id} and placed with {topic_id_partition.topic_id}"
+        )
+        partition = Partition(
+            topic_partition,
+            topic_id_partition.topic_id,
+            self.context,
+            self.topic_stats.of(topic_partition.topic),
+        )
+        self._partitions[topic_partition] = partition
+        return partition
+
+    def _delete(self, deleted: TopicIdPartition) -> None:
+        topic_partition = deleted.topic_partition
+        partition = self._partitions.get(topic_partition)
+        if partition is None or partition.topic_id != deleted.topic_id:
+            return
+        if partition.staged:
+            self._group_commit.commit_partition(partition)
+        del self._partitions[topic_partition]
+        had_log = partition.local_log is not None
+        partition.stop(self.lookup_error(topic_partition), is_deleted=True)
+        if had_log:
+            try:
+                self._log_manager.mark_for_deletion(topic_partition)
+            except StorageFailure as error:  # it is stray now, and goes at the next start
+                log.error("log_not_deleted", partition=str(topic_partition), error=str(error))
+
+    def _create_log(self, topic_partition: TopicPartition, topic_id: UUID) -> UnifiedLog:
+        try:
+            return self._log_manager.get_or_create(topic_partition, topic_id)
+        except InconsistentTopicIdError:  # the topic was deleted and made again while this broker was down
+            log.warning("stray_log_deleted", partition=str(topic_partition))
+            self._log_manager.mark_for_deletion(topic_partition)
+            return self._log_manager.get_or_create(topic_partition, topic_id)
+
+    def delete_stray_logs(self, image: MetadataImage) -> None:
+        """Delete the logs of partitions that the cluster no longer places here.
+
+        To be called once at start, with the first image that is not behind what this broker had seen before
+        (LogManager.isStrayReplica).
+        """
+        for local in list(self._log_manager.all()):
+            topic_partition = local.topic_partition
+            registration = image.topics.partition(topic_partition)
+            topic = image.topics.topic(topic_partition.topic)
+            if (
+                registration is None
+                or self.local_broker_id not in registration.replicas
+                or (topic is not None and local.topic_id not in (None, topic.id))
+            ):
+                log.warning("stray_log_deleted", partition=str(topic_partition))
+                self._log_manager.mark_for_deletion(topic_partition)
+
+    def _forget_stats(self, deleted: Iterable[TopicIdPartition]) -> None:
+        gone = {each.topic for each in deleted}
+        if gone:
+            gone -= {topic_partition.topic for topic_partition in self._partitions}
+            for topic in gone:
+                self.topic_stats.remove(topic)
+
+    # Tasks
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["ReplicaManager"]:
+        """Owns the ISR timer."""
+        async with self._tasks:
+            self._tasks.start("isr-expiration", self._shrink_isrs_regularly())
+            yield self
+
+    async def _shrink_isrs_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.current.replica_lag_time_max_ms / 2 / 1000)
+            self.maybe_shrink_isrs()
+
+    def maybe_shrink_isrs(self) -> None:
+        for partition in list(self._partitions.values()):
+            if partition.remote_replicas and not partition.is_offline:
+                partition.maybe_shrink_isr()
+
+
+def _volume_bytes(directory: Path) -> tuple[int, int]:
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError as error:
+        raise StorageFailure(f"{directory}: {error.strerror or error}") from error
+    return usage.total, usage.free

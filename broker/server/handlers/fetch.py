@@ -1,0 +1,210 @@
+"""Fetch: record batches of partitions, to consumers and to followers."""
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from broker.common.errors import ErrorCode
+from broker.common.identifiers import ZERO_UUID, TopicPartition
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.metadata.metadata_cache import MetadataCache
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.fetch_codec import FetchRequest, decode, encode_response
+from broker.protocol.frames import Frame
+from broker.protocol.produce_codec import NodeEndpoint
+from broker.replication.fetch_manager import FetchContext, FetchManager
+from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult, LeaderHint
+from broker.replication.fetch_session import PartitionKey
+from broker.replication.replica_manager import ReplicaManager
+from broker.server.api_registry import handles_frames
+from broker.server.leader_endpoints import leader_endpoints
+from broker.server.request_context import RequestContext
+from broker.server.response_slot import ResponseSlot
+
+LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
+FIRST_VERSION_WITH_ZSTD: Final = 10
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+FIRST_VERSION_WITH_LEADER_HINTS: Final = 16  # KIP-951
+
+HINTED_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+
+
+@handles_frames(ApiKey.FETCH, versions=range(4, 19))
+def fetch(
+    frame: Frame,
+    context: RequestContext,
+    slot: ResponseSlot,
+    replicas: ReplicaManager,
+    sessions: FetchManager,
+    cache: MetadataCache,
+    config: ConfigHolder[BrokerConfig],
+) -> None:
+    """Fetch: record batches of partitions, to consumers and to followers.
+
+    Behaviour: whole batches only; the first batch of the first partition that has one is sent even if it exceeds
+      max_bytes and partition_max_bytes (KIP-74), everything else fits.  Waits until min_bytes are there, an error or
+      a divergence has to be told, or max_wait_ms are over.  read_committed ends at the last stable offset and lists
+      the aborted transactions; control batches are delivered.  Sessions (KIP-227) answer what is new only.
+    Versions:  4 isolation level · 5 log start offset · 7 sessions · 9 leader epochs · 10 zstd · 11 rack ·
+      12 flexible, diverging epochs · 13 topic ids · 15 replica state · 16 leader hints · 17 directory id ·
+      18 high watermark of a follower (accepted, not used).
+    Left out:  down-conversion (KIP-896), reads from remote storage, quotas, the choice of a preferred read replica.
+    """
+    request = decode(frame.buffer, frame.body_position, frame.version)
+    call = _FetchCall(frame.version, frame.correlation_id, context, slot, replicas, cache)
+    max_bytes = min(request.max_bytes, config.current.fetch_max_bytes)
+    params = FetchParams(
+        version=frame.version,
+        replica_id=request.replica_id,
+        replica_epoch=request.replica_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation_level=request.isolation_level,
+        rack_id=request.rack_id,
+    )
+    call.start(
+        params,
+        sessions.new_context(
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            replica_id=request.replica_id,
+            uses_topic_ids=frame.version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            partitions=_requested(request, cache),
+            forgotten=_forgotten(request),
+        ),
+    )
+
+
+def _requested(request: FetchRequest, cache: MetadataCache) -> list[FetchPartition]:
+    partitions = []
+    for topic in request.topics:
+        name, topic_id = topic.name, topic.topic_id or ZERO_UUID
+        if name is None:
+            name = cache.topic_name(topic_id)
+        for each in topic.partitions:
+            partitions.append(
+                FetchPartition(
+                    name,
+                    each.partition,
+                    each.fetch_offset,
+                    each.max_bytes,
+                    topic_id=topic_id,
+                    current_leader_epoch=each.current_leader_epoch,
+                    last_fetched_epoch=each.last_fetched_epoch,
+                    log_start_offset=each.log_start_offset,
+                )
+            )
+    return partitions
+
+
+def _forgotten(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        (topic.topic_id if topic.topic_id is not None else topic.name or "", partition)
+        for topic in request.forgotten_topics
+        for partition in topic.partitions
+    ]
+
+
+class _FetchCall:
+    """One request between its read and its answer."""
+
+    __slots__ = (
+        "_cache",
+        "_context",
+        "_correlation_id",
+        "_fetch_context",
+        "_is_from_follower",
+        "_replicas",
+        "_slot",
+        "_version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        correlation_id: int,
+        context: RequestContext,
+        slot: ResponseSlot,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+    ) -> None:
+        self._version = version
+        self._correlation_id = correlation_id
+        self._context = context
+        self._slot = slot
+        self._replicas = replicas
+        self._cache = cache
+        self._is_from_follower = False
+
+    def start(self, params: FetchParams, fetch_context: FetchContext) -> None:
+        self._fetch_context: FetchContext = fetch_context
+        self._is_from_follower = params.is_from_follower
+        source = fetch_context.source
+        if source is None:
+            self.on_complete(())
+            return
+        parked = self._replicas.fetch(params, source, self.on_complete)
+        if parked is not None:
+            self._slot.on_closed = lambda: self._replicas.cancel_fetch(parked)
+
+    def on_complete(self, results: Sequence[FetchPartitionResult]) -> None:
+        """Everything is read: answer."""
+        endpoints: Sequence[NodeEndpoint] = ()
+        for result in results:
+            if result.error is not ErrorCode.none:
+                endpoints = self._refine_errors(results)
+                break
+        if self._version < FIRST_VERSION_WITH_ZSTD:
+            _refuse_zstd(results)
+        answer = self._fetch_context.answer(results)
+        self._replicas.count_bytes_out(answer.results, is_from_follower=self._is_from_follower)
+        self._slot.send(
+            encode_response(
+                self._version,
+                self._correlation_id,
+                answer.error,
+                answer.session_id,
+                _by_topic(answer.results, self._version >= FIRST_VERSION_WITH_TOPIC_IDS),
+                node_endpoints=endpoints,
+            )
+        )
+
+    def _refine_errors(self, results: Sequence[FetchPartitionResult]) -> Sequence[NodeEndpoint]:
+        """What only some versions can say: who leads instead, and that a disk has failed."""
+        hints: list[LeaderHint] = []
+        for result in results:
+            if self._version >= FIRST_VERSION_WITH_LEADER_HINTS and result.error in HINTED_ERRORS:
+                assert result.request.topic is not None
+                result.current_leader = self._replicas.leader_hint(
+                    TopicPartition(result.request.topic, result.partition)
+                )
+                hints.append(result.current_leader)
+            if self._version <= LAST_VERSION_WITHOUT_STORAGE_ERROR and result.error is ErrorCode.kafka_storage_error:
+                result.error = ErrorCode.not_leader_or_follower
+        return leader_endpoints(hints, self._cache, self._context.listener_name) if hints else ()
+
+
+def _refuse_zstd(results: Sequence[FetchPartitionResult]) -> None:
+    """Clients that cannot know zstd must not get batches of a topic that is set to it (KIP-110)."""
+    for result in results:
+        partition = result.request.hosted
+        local = None if partition is None else partition.local_log
+        if result.size_bytes and local is not None and local.config.compression == "zstd":
+            result.refuse(ErrorCode.unsupported_compression_type)
+
+
+def _by_topic(
+    results: Sequence[FetchPartitionResult], uses_topic_ids: bool
+) -> list[tuple[str | UUID, list[FetchPartitionResult]]]:
+    """Results grouped by topic while it stays the same: their order is the order of service."""
+    topics: list[tuple[str | UUID, list[FetchPartitionResult]]] = []
+    last: str | UUID | None = None
+    for result in results:
+        key: str | UUID = result.request.topic_id if uses_topic_ids else result.request.topic or ""
+        if key != last:
+            topics.append((key, []))
+            last = key
+        topics[-1][1].append(result)
+    return topics
