@@ -63,7 +63,7 @@ class BrokerLifecycleManager:
         self._channel = channel
         self._highest_metadata_offset = highest_metadata_offset
         self._features = features
-        self._tasks = BackgroundTasks("broker-lifecycle", on_failure=self._on_task_failure)
+        self._tasks = BackgroundTasks("broker-lifecycle", on_failure=lambda _, error: self._end(error))
         self._wake = asyncio.Event()
         self._registered = _Milestone()
         self._caught_up = _Milestone()
@@ -137,17 +137,22 @@ class BrokerLifecycleManager:
                 await self._shutdown_granted.wait()
         except TimeoutError:
             log.warning("controlled_shutdown_timed_out", timeout_ms=timeout_ms)
-            self._move(LifecycleEvent.SHUTDOWN_GRANTED)
-            return False
         except BrokerReplacedError:
+            log.warning("controlled_shutdown_needless", reason="the controller no longer knows this broker")
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._move(LifecycleEvent.SHUTDOWN_GRANTED)
             return False
         return True
 
     async def _live(self, registration: Any) -> None:
-        await self._register(registration)
-        while self.state is not BrokerState.SHUTTING_DOWN:
-            pause_ms = await self._heartbeat()
-            await self._pause(pause_ms)
+        try:
+            await self._register(registration)
+            while self.state is not BrokerState.SHUTTING_DOWN:
+                pause_ms = await self._heartbeat()
+                await self._pause(pause_ms)
+        except (BrokerStartError, BrokerReplacedError) as error:  # expected, and said in one sentence
+            log.error("broker_left_the_cluster", reason=str(error))
+            self._end(error)
 
     async def _register(self, request: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -320,13 +325,13 @@ class BrokerLifecycleManager:
             pass
         self._wake.clear()
 
-    def _on_task_failure(self, name: str, error: BaseException) -> None:
+    def _end(self, error: BaseException) -> None:
         """Whoever waits for a milestone hears of it; when nobody does, the loop's handler ends the broker."""
         self._set_lease(False)
         milestones = (self._registered, self._caught_up, self._unfenced, self._shutdown_granted)
         is_heard = [milestone.fail(error) for milestone in milestones]
         if not any(is_heard):
-            asyncio.get_running_loop().call_exception_handler({"message": f"{name} failed", "exception": error})
+            asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
 
 
 class _Milestone:

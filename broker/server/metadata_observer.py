@@ -108,7 +108,7 @@ class MetadataObserver:
     @property
     def lag(self) -> int:
         """Committed records not applied yet, as far as we know."""
-        return max(0, self._tail.high_watermark - self._tail.applied_end_offset)
+        return self._tail.lag
 
     async def _follow(self) -> None:
         while self.fault is None:

@@ -24,6 +24,12 @@ class MetadataTail:
         self._applied_epoch: LeaderEpoch = 0
         self._epoch_starts: list[tuple[LeaderEpoch, Offset]] = []  # ascending
         self.high_watermark: Offset = NO_OFFSET
+        self.leader_high_watermark: Offset = NO_OFFSET  # may be beyond what we have
+
+    @property
+    def lag(self) -> int:
+        """How many committed records are not handed out yet, as far as the leader has told."""
+        return max(0, self.leader_high_watermark - self._applied_end_offset)
 
     @property
     def end_offset(self) -> Offset:
@@ -59,6 +65,7 @@ class MetadataTail:
     def advance_high_watermark(self, leader_high_watermark: Offset) -> bool:
         """Whether it moved.  -1 says that a new leader has committed nothing; what was committed stays so."""
         before = self.high_watermark
+        self.leader_high_watermark = max(self.leader_high_watermark, leader_high_watermark)
         self.high_watermark = max(before, min(leader_high_watermark, self.end_offset))
         return self.high_watermark != before
 
@@ -90,6 +97,7 @@ class MetadataTail:
         self._applied_end_offset, self._applied_epoch = end_offset, epoch
         self._epoch_starts = [(epoch, end_offset - 1)]
         self.high_watermark = max(self.high_watermark, end_offset)
+        self.leader_high_watermark = max(self.leader_high_watermark, end_offset)
 
     def _end_offset_for(self, epoch: LeaderEpoch) -> Offset:
         """Where our records of epochs up to this one end."""

@@ -1,0 +1,37 @@
+from broker.common.chance import Chance
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_delta import MetadataDelta
+from broker.metadata.metadata_image import MetadataImage
+from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
+from tests.unit.server.link_support import image_with
+
+
+def test_the_cache_is_swapped_first_and_stages_follow_in_order() -> None:
+    cache = MetadataCache(Chance(1))
+    publisher = MetadataPublisher(cache)
+    heard: list[tuple[str, int, int]] = []
+
+    def subscriber(name: str) -> None:
+        stage = PublishingStage[name.rstrip("2")]
+        publisher.subscribe(
+            stage, name, lambda _, image: heard.append((name, cache.image.offset, publisher.published_offset))
+        )
+
+    for name in ("CONFIGS", "COORDINATORS", "REPLICAS", "REPLICAS2"):
+        subscriber(name)
+    publisher.publish(MetadataDelta(MetadataImage.EMPTY), image_with(offset=9))
+    assert heard == [("REPLICAS", 9, -1), ("REPLICAS2", 9, -1), ("COORDINATORS", 9, -1), ("CONFIGS", 9, -1)]
+    assert publisher.published_offset == 9
+
+
+def test_one_that_fails_keeps_nobody_else_from_hearing() -> None:
+    publisher = MetadataPublisher(MetadataCache(Chance(1)))
+    heard: list[int] = []
+
+    def fail(delta: MetadataDelta, image: MetadataImage) -> None:
+        raise RuntimeError("no")
+
+    publisher.subscribe(PublishingStage.REPLICAS, "broken", fail)
+    publisher.subscribe(PublishingStage.CONFIGS, "sound", lambda _, image: heard.append(image.offset))
+    publisher.publish(MetadataDelta(MetadataImage.EMPTY), image_with(offset=4))
+    assert (heard, publisher.error_count, publisher.published_offset) == ([4], 1, 4)
