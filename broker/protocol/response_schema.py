@@ -63,7 +63,7 @@ def _factory(name: str, entity: type | None, all_fields: frozenset[str]) -> Call
         return build_nothing
 
     known = entity
-    dropped = tuple(sorted(all_fields - {field.name for field in dataclasses.fields(entity)}))  # type: ignore[arg-type]
+    dropped = tuple(sorted(all_fields - {field.name for field in dataclasses.fields(entity)}))
     if not dropped:
         return known  # a dataclass refuses unknown fields itself
 

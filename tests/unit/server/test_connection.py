@@ -1,0 +1,444 @@
+"""ServerConnection: order, pipelining, back-pressure and bad input, on a transport that is a list."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from broker.common.errors import ErrorCode
+from broker.metrics.request_metrics import IDLE, MALFORMED, TOO_LARGE, UNSUPPORTED
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.durations import NO_THROTTLE, milliseconds
+from broker.protocol.frames import Frame
+from broker.protocol.requests import Request
+from broker.server.api_registry import handles, handles_frames
+from broker.server.connection import LARGE_REQUEST_BYTES, OPEN_REQUESTS_MAX, WRITE_BUFFER_BYTES_HIGH
+from broker.server.request_context import RequestContext
+from broker.server.response_slot import ResponseSlot
+from broker.server.socket_server import SocketServer
+from tests.support.socket_harness import (
+    RecordingTransport,
+    connected,
+    receive,
+    receive_all,
+    request,
+    server_of,
+    turns,
+)
+
+
+class Desk:
+    """What the handlers of this test do is decided here."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[Frame, ResponseSlot]] = []
+        self.answers_at_once = False
+        self.started: list[int] = []
+        self.gate = asyncio.Event()
+        self.cancelled = 0
+        self.owned: list[bool] = []
+        self.bodies: list[bytes] = []
+
+    def answer(self, index: int = 0) -> None:
+        frame, slot = self.open.pop(index)
+        slot.send([struct.pack(">ii", 4, frame.correlation_id)])
+
+
+@handles_frames(ApiKey.PRODUCE, versions=range(3, 14), advertised_from=0)
+def produce(frame: Frame, context: RequestContext, slot: ResponseSlot, desk: Desk) -> None:
+    desk.started.append(frame.correlation_id)
+    desk.owned.append(frame.is_owned)
+    desk.bodies.append(bytes(frame.buffer[frame.body_position :]))
+    desk.open.append((frame, slot))
+    if desk.answers_at_once:
+        desk.answer()
+
+
+@handles_frames(ApiKey.FETCH, versions=range(4, 19))
+def fetch(frame: Frame, context: RequestContext, slot: ResponseSlot, desk: Desk) -> None:
+    desk.started.append(frame.correlation_id)
+    desk.open.append((frame, slot))
+
+
+@handles(ApiKey.LIST_GROUPS, versions=range(6))
+def list_groups(request: Request, context: RequestContext, desk: Desk) -> Any:
+    desk.started.append(request.correlation_id)
+    return request.schema.ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=())
+
+
+@handles(ApiKey.HEARTBEAT, versions=range(5))
+async def heartbeat(request: Request, context: RequestContext, desk: Desk) -> Any:
+    desk.started.append(request.correlation_id)
+    try:
+        await desk.gate.wait()
+    except asyncio.CancelledError:
+        desk.cancelled += 1
+        raise
+    return request.schema.HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
+
+
+def produce_request(correlation_id: int, records: bytes = b"r") -> bytes:
+    from broker.protocol.response_schema import RequestSchema
+
+    schema = RequestSchema.of(ApiKey.PRODUCE, 9)
+    partition = schema.PartitionProduceData(index=0, records=records)
+    topic = schema.TopicProduceData(name="t", partition_data=(partition,))
+    return request(
+        ApiKey.PRODUCE, 9, correlation_id, transactional_id=None, acks=1, timeout=milliseconds(1), topic_data=(topic,)
+    )
+
+
+def list_groups_request(correlation_id: int) -> bytes:
+    return request(ApiKey.LIST_GROUPS, 0, correlation_id)
+
+
+def heartbeat_request(correlation_id: int) -> bytes:
+    return request(ApiKey.HEARTBEAT, 0, correlation_id, group_id="g", generation_id=1, member_id="m")
+
+
+def fetch_request(correlation_id: int) -> bytes:
+    return request(
+        ApiKey.FETCH,
+        4,
+        correlation_id,
+        replica_id=-1,
+        max_wait=milliseconds(1),
+        min_bytes=1,
+        max_bytes=1,
+        isolation_level=0,
+        topics=(),
+    )
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def make_server(desk: Desk, **overrides: str) -> SocketServer:
+    return server_of(
+        produce,
+        fetch,
+        list_groups,
+        heartbeat,
+        services=[desk],
+        overrides={name.replace("_", "."): value for name, value in overrides.items()},
+    )
+
+
+@pytest.fixture
+async def server(desk: Desk) -> AsyncIterator[SocketServer]:
+    server = make_server(desk)
+    async with server.dispatcher.running(), server.running():
+        yield server
+
+
+async def test_a_request_is_answered_within_its_read(server: SocketServer) -> None:
+    connection, transport = connected(server)
+    receive(connection, list_groups_request(7))
+    assert transport.correlation_ids() == [7]
+    assert not connection.has_open_requests
+
+
+async def test_requests_in_one_read_are_answered_in_order(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    await receive_all(connection, transport, [b"".join(map(list_groups_request, range(5)))])
+    assert transport.correlation_ids() == [0, 1, 2, 3, 4]
+    assert transport.is_reading
+
+
+async def test_produce_follows_open_produce_and_answers_leave_in_order(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, b"".join(map(produce_request, range(4))))
+    assert desk.started == [0, 1, 2, 3]
+    desk.answer(2)
+    desk.answer(1)
+    await turns()
+    assert transport.correlation_ids() == []
+    desk.answer(0)
+    await turns()
+    assert transport.correlation_ids() == [0, 1, 2]
+    assert transport.writes == 1, "what is answered in one turn leaves in one write"
+    desk.answer(0)
+    assert transport.correlation_ids() == [0, 1, 2, 3]
+
+
+async def test_another_request_waits_for_open_produce_and_holds_up_what_follows(
+    server: SocketServer, desk: Desk
+) -> None:
+    connection, transport = connected(server)
+    receive(connection, produce_request(1) + list_groups_request(2) + produce_request(3))
+    assert desk.started == [1]
+    assert not transport.is_reading
+    desk.answer()
+    await turns()
+    assert desk.started == [1, 2, 3]
+    assert transport.correlation_ids() == [1, 2]
+    assert transport.is_reading
+
+
+async def test_produce_waits_for_an_open_fetch(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, fetch_request(1))
+    assert transport.is_reading, "nothing waits yet"
+    receive(connection, produce_request(2))
+    assert desk.started == [1]
+    assert not transport.is_reading
+    desk.answer()
+    await turns()
+    assert desk.started == [1, 2]
+
+
+async def test_a_waiting_fetch_blocks_only_its_own_connection(server: SocketServer, desk: Desk) -> None:
+    waiting, _ = connected(server)
+    other, transport = connected(server)
+    receive(waiting, fetch_request(1))
+    receive(other, list_groups_request(2))
+    assert transport.correlation_ids() == [2]
+
+
+async def test_a_coroutine_answers_later(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, heartbeat_request(1) + list_groups_request(2))
+    await turns()
+    assert desk.started == [1]
+    assert transport.correlation_ids() == []
+    desk.gate.set()
+    await turns(10)
+    assert transport.correlation_ids() == [1, 2]
+
+
+async def test_a_coroutine_is_cancelled_when_its_connection_dies(server: SocketServer, desk: Desk) -> None:
+    connection, _ = connected(server)
+    receive(connection, heartbeat_request(1))
+    await turns()
+    connection.connection_lost(None)
+    await turns()
+    assert desk.cancelled == 1
+    assert server.connection_count == 0
+
+
+async def test_a_parked_request_is_told_that_its_connection_died(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, fetch_request(1))
+    told = []
+    frame, slot = desk.open[0]
+    slot.on_closed = lambda: told.append(frame.correlation_id)
+    connection.connection_lost(ConnectionResetError())
+    assert told == [1]
+    slot.send([b"too late"])
+    await turns()
+    assert transport.written == b""
+
+
+async def test_open_requests_are_bounded(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    requests = b"".join(map(produce_request, range(OPEN_REQUESTS_MAX + 5)))
+    await_later = asyncio.ensure_future(receive_all(connection, transport, [requests]))
+    await turns()
+    assert len(desk.started) == OPEN_REQUESTS_MAX
+    assert not transport.is_reading
+    while desk.open:
+        desk.answer()
+        await turns()
+    await await_later
+    assert transport.correlation_ids() == list(range(OPEN_REQUESTS_MAX + 5))
+
+
+async def test_a_slow_reader_gets_no_further_answers(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    assert transport.write_buffer_high == WRITE_BUFFER_BYTES_HIGH
+    connection.pause_writing()
+    receive(connection, list_groups_request(1))
+    assert desk.started == []
+    assert not transport.is_reading
+    connection.resume_writing()
+    await turns()
+    assert transport.correlation_ids() == [1]
+    assert transport.is_reading
+
+
+async def test_a_large_request_gets_its_own_buffer(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    small, large = produce_request(1), produce_request(2, b"x" * (LARGE_REQUEST_BYTES + 1000))
+    await receive_all(connection, transport, [small + large[:5000], large[5000:20000], large[20000:]])
+    assert desk.started == [1, 2]
+    assert desk.owned == [False, True]
+    assert desk.bodies[1].count(b"x") == LARGE_REQUEST_BYTES + 1000
+
+
+async def test_a_large_request_waits_its_turn(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    large = produce_request(2, b"x" * 50_000)
+    receive(connection, fetch_request(1) + large[:100])
+    position = 100
+    while transport.is_reading:
+        position += receive(connection, large[position:])
+    assert position == len(large)
+    assert desk.started == [1]
+    desk.answer()
+    await turns()
+    assert desk.started == [1, 2]
+    assert transport.is_reading
+
+
+async def test_bytes_in_flight_are_counted_and_given_back(server: SocketServer, desk: Desk) -> None:
+    connection, _ = connected(server)
+    frames = produce_request(1), produce_request(2, b"x" * 50_000)
+    receive(connection, frames[0] + frames[1][:1000])
+    assert server.byte_budget.used_bytes == len(frames[0]) + len(frames[1]) - 8
+    receive(connection, frames[1][1000:])
+    desk.answer()
+    assert server.byte_budget.used_bytes == len(frames[1]) - 4
+    connection.connection_lost(None)
+    assert server.byte_budget.used_bytes == 0
+
+
+async def test_queued_max_request_bytes_stops_the_reading(desk: Desk) -> None:
+    server = make_server(desk, queued_max_request_bytes="100")
+    async with server.dispatcher.running(), server.running():
+        first, _ = connected(server)
+        second, transport = connected(server)
+        receive(first, produce_request(1, b"x" * 200))
+        receive(second, produce_request(2))
+        assert desk.started == [1]
+        assert not transport.is_reading
+        desk.answer()
+        await turns()
+        assert desk.started == [1, 2]
+        assert transport.is_reading
+
+
+async def test_queued_max_request_bytes_stops_a_large_request_before_its_memory_is_taken(desk: Desk) -> None:
+    server = make_server(desk, queued_max_request_bytes="100")
+    async with server.dispatcher.running(), server.running():
+        first, _ = connected(server)
+        second, transport = connected(server)
+        receive(first, produce_request(1, b"x" * 200))
+        large = produce_request(2, b"x" * 100_000)
+        receive(second, large[:1000])
+        assert server.byte_budget.used_bytes < 1000
+        assert not transport.is_reading
+        desk.answer()
+        await receive_all(second, transport, [large[1000:]])
+        assert desk.started == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">i", -1), MALFORMED),
+        (struct.pack(">i", 0), MALFORMED),
+        (struct.pack(">i", 3) + b"abc", MALFORMED),
+        (struct.pack(">i", 2000) + b"anything", TOO_LARGE),
+        (b"GET / HTTP/1.1\r\n\r\n", TOO_LARGE),
+        (struct.pack(">ihhih", 10, 18, 0, 1, 100), MALFORMED),
+        (struct.pack(">ihhih", 10, 77, 0, 1, -1), UNSUPPORTED),
+        (struct.pack(">ihhih", 10, 0, 2, 1, -1), UNSUPPORTED),
+        (struct.pack(">ihhih", 10, 16, 6, 1, -1), UNSUPPORTED),
+        (struct.pack(">ihhih", 10, 16, -1, 1, -1), UNSUPPORTED),
+        (struct.pack(">ihhih", 10, 12, 0, 1, -1), MALFORMED),
+    ],
+)
+async def test_bad_input_closes_its_connection_and_harms_no_other(desk: Desk, data: bytes, reason: str) -> None:
+    server = make_server(desk, socket_request_max_bytes="1000")
+    async with server.dispatcher.running(), server.running():
+        other, other_transport = connected(server)
+        connection, transport = connected(server)
+        receive(connection, data)
+        assert transport.is_closed
+        assert transport.written == b""
+        assert server.metrics.closed_count(reason) == 1
+        assert server.byte_budget.used_bytes == 0
+        receive(other, list_groups_request(1))
+        assert other_transport.correlation_ids() == [1]
+
+
+async def test_an_answer_before_bad_input_is_still_sent(server: SocketServer) -> None:
+    connection, transport = connected(server)
+    receive(connection, list_groups_request(1) + struct.pack(">i", -5))
+    assert transport.correlation_ids() == [1]
+    assert transport.is_closed
+
+
+async def test_nothing_is_started_after_the_connection_was_closed(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, struct.pack(">ihhih", 10, 77, 0, 1, -1) + list_groups_request(1))
+    receive(connection, list_groups_request(2))
+    assert desk.started == []
+    assert transport.written == b""
+
+
+async def test_a_handler_may_close_the_connection_instead_of_answering(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, produce_request(1) + produce_request(2))
+    desk.open[0][1].close_connection("a produce error with acks=0")
+    assert transport.is_closed
+    desk.open[1][1].send([b"late"])
+    await turns()
+    assert transport.written == b""
+    assert server.metrics.closed_count("refused_silently") == 1
+
+
+async def test_a_request_without_a_response_keeps_the_order(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, b"".join(map(produce_request, range(3))))
+    desk.open.pop(1)[1].send_nothing()
+    desk.answer(1)
+    desk.answer(0)
+    await turns()
+    assert transport.correlation_ids() == [0, 2]
+
+
+async def test_a_completion_never_starts_a_request_of_another_connection_at_once(
+    server: SocketServer, desk: Desk
+) -> None:
+    """Waking a fetch inside an append must not run that client's next request within the append."""
+    waiting, _ = connected(server)
+    receive(waiting, fetch_request(1) + produce_request(2))
+    desk.answer()
+    assert desk.started == [1]
+    await turns()
+    assert desk.started == [1, 2]
+
+
+async def test_idle_connections_are_aborted_but_not_those_that_wait_for_us(server: SocketServer) -> None:
+    silent, silent_transport = connected(server)
+    parked, parked_transport = connected(server)
+    receive(parked, fetch_request(1))
+    silent.last_active_at = parked.last_active_at = server.now() - 100
+    _, fresh_transport = connected(server)
+    server.close_idle(50)
+    assert (silent_transport.is_closed, parked_transport.is_closed, fresh_transport.is_closed) == (True, False, False)
+    assert server.metrics.closed_count(IDLE) == 1
+
+
+def test_the_memory_of_an_idle_connection_is_small() -> None:
+    import sys
+
+    desk = Desk()
+    connection_bytes = sys.getsizeof(connected_without_loop(desk))
+    assert connection_bytes < 400
+
+
+def connected_without_loop(desk: Desk) -> Any:
+    return connected(make_server(desk))[0]
+
+
+async def test_phases_of_a_request_are_observed(server: SocketServer, desk: Desk) -> None:
+    connection, _ = connected(server)
+    receive(connection, produce_request(1))
+    await asyncio.sleep(0.01)
+    desk.answer()
+    seconds = server.metrics._seconds
+    assert seconds.labels("Produce", "total").count == 1
+    assert seconds.labels("Produce", "remote").total >= 0.01
+    assert seconds.labels("Produce", "local").total < 0.01
+
+
+def test_recording_transport_splits_responses() -> None:
+    transport = RecordingTransport()
+    transport.writelines([struct.pack(">ii", 4, 9)])
+    assert transport.correlation_ids() == [9]
