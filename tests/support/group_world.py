@@ -1,7 +1,7 @@
 """GroupWorld: one group coordinator over logs in memory, and clients to ask it, in virtual time."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from broker.common.chance import Chance
@@ -29,7 +29,7 @@ from broker.coordinator.group.group_messages import (
 from broker.metrics.coordinator_metrics import CoordinatorMetrics
 from broker.metrics.registry import MetricsRegistry
 from tests.support.memory_partition_writer import MemoryLog, MemoryPartitionWriter
-from tests.support.sim_loop import SimClock, SimLoop
+from tests.support.sim_loop import SimClock, SimLoop, simulate
 
 NODE = {
     "process.roles": "broker,controller",
@@ -221,6 +221,18 @@ class GroupWorld:
         group = self.shard.groups.find(GROUP)
         assert group is not None
         return group.generation
+
+
+def run_world(
+    story: Callable[[GroupWorld], Coroutine[Any, Any, None]], *, topic: Mapping[str, str] | None = None, **settings: str
+) -> None:
+    """A story about one started world in virtual time; settings with underscores for dots."""
+
+    async def main(loop: SimLoop) -> None:
+        properties = {name.replace("_", "."): text for name, text in settings.items()}
+        await story(await GroupWorld(loop, properties, topic).start())
+
+    simulate(main)
 
 
 async def settle() -> None:
