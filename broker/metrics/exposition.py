@@ -1,39 +1,66 @@
-"""The text a scrape gets, made in small parts: whoever serves it lets the event loop run between them."""
+"""The text a scrape gets, made in small parts: whoever serves it lets the event loop run between them.
 
-from collections.abc import Iterable, Iterator
+The client library's own writer takes ten microseconds for a line, and writes tens of thousands of lines at once; this
+one takes two, and a test holds both equal byte for byte.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.utils import floatToGoString
 
-from broker.metrics.registry import MetricsRegistry
+from broker.metrics.registry import Histogram, MetricFamily, MetricsRegistry
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-ROWS_MAX: Final = 250  # 1 to 4 ms of work on a slow core, histograms being the dearest
+LINES_MAX: Final = 1000  # some two milliseconds of work
 
 
-class _OnePart(CollectorRegistry):
-    """A registry of one part of one family, for the text writer of Prometheus' client library."""
+def text_parts(registry: MetricsRegistry, lines_max: int = LINES_MAX) -> Iterator[bytes]:
+    """The whole text of the registry, in the text format 0.0.4, so many lines at a time.
 
-    def __init__(self, metric: Metric) -> None:
-        super().__init__()
-        self._metric = metric
-
-    def collect(self) -> Iterable[Metric]:
-        return [self._metric]
-
-
-def text_parts(registry: MetricsRegistry, rows_max: int = ROWS_MAX) -> Iterator[bytes]:
-    """The whole text of the registry, a few rows at a time; a family's heading comes once."""
+    A family's values are read when its first part is asked for.
+    """
     for family in registry.families:
-        for index, metric in enumerate(family.collect_in_parts(rows_max)):
-            text = generate_latest(_OnePart(metric))
-            yield text if index == 0 else _without_heading(text)
+        lines = _lines(family)
+        while part := "".join(islice(lines, lines_max)):
+            yield part.encode()
 
 
-def _without_heading(text: bytes) -> bytes:
-    """A part after the first: its `# HELP` and `# TYPE` lines are its first, and have been said."""
-    position = 0
-    while text.startswith(b"#", position):
-        position = text.index(b"\n", position) + 1
-    return text[position:]
+def _lines(family: MetricFamily) -> Iterator[str]:
+    definition = family.definition
+    documentation = definition.documentation.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {definition.name} {documentation}\n# TYPE {definition.name} {definition.kind}\n"
+    for values, value in family.rows():
+        labels = list(zip(definition.labels, values, strict=True))
+        if isinstance(value, Histogram):
+            yield from _histogram_lines(definition.name, labels, value)
+        else:
+            yield f"{definition.name}{_braces(labels)} {_number(value)}\n"
+
+
+def _histogram_lines(name: str, labels: Sequence[tuple[str, str]], histogram: Histogram) -> Iterator[str]:
+    running = 0
+    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+        running += count
+        yield f"{name}_bucket{_braces([*labels, ('le', bound)])} {_number(running)}\n"
+    yield f"{name}_count{_braces(labels)} {_number(running)}\n"
+    yield f"{name}_sum{_braces(labels)} {_number(histogram.total)}\n"
+
+
+def _number(value: float) -> str:
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    return text
+
+
+def _braces(labels: Sequence[tuple[str, str]]) -> str:
+    """Labels in order of their names."""
+    if not labels:
+        return ""
+    return "{" + ",".join([f'{name}="{_escape(value)}"' for name, value in sorted(labels)]) + "}"
+
+
+def _escape(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return value

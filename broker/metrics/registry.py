@@ -141,22 +141,18 @@ class MetricFamily(Collector):
         self._read = read
         self._build = build
 
-    def collect(self) -> Iterable[Metric]:
-        return [self._build(self._rows())]
+    def rows(self) -> list[Row]:
+        """The series now; none while nothing was counted on a labelled metric."""
+        rows = list(self._read())
+        if len(rows) == 1 and len(rows[0][0]) != len(self.definition.labels):
+            return []
+        return rows
 
-    def collect_in_parts(self, rows_max: int) -> Iterator[Metric]:
-        """The same family as parts of at most so many rows, made only as they are asked for; at least one part."""
-        rows = self._rows()
-        for start in range(0, max(len(rows), 1), rows_max):
-            yield self._build(rows[start : start + rows_max])
+    def collect(self) -> Iterable[Metric]:
+        return [self._build(self.rows())]
 
     def describe(self) -> Iterable[Metric]:
         return [Metric(self.definition.name, self.definition.documentation, self.definition.kind)]
-
-    def _rows(self) -> list[Row]:
-        # A labelled metric nothing was counted on yet has one row without labels: it is no series.
-        label_count = len(self.definition.labels)
-        return [row for row in self._read() if len(row[0]) == label_count]
 
 
 class MetricsRegistry:

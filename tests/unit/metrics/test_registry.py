@@ -90,21 +90,18 @@ def test_definitions_keep_what_the_manual_says() -> None:
     )
 
 
-def test_families_come_in_parts_over_a_snapshot_of_their_rows() -> None:
+def test_rows_are_a_snapshot_of_their_owner() -> None:
     registry = MetricsRegistry()
-    sizes = {str(number): number for number in range(5)}
+    sizes = {"a": 1, "b": 2}
     registry.collected(
         "sample_size", "gauge", "Size.", ("n",), lambda: (((name,), value) for name, value in sizes.items())
     )
-    parts = []
-    for part in registry.families[-1].collect_in_parts(2):
-        parts.append([sample.value for sample in part.samples])
-        sizes["another"] = 9  # a partition created in the middle of a scrape
-        sizes.pop("4", None)
-    assert parts == [[0, 1], [2, 3], [4]]
+    rows = registry.families[-1].rows()
+    sizes["c"] = 3  # a partition created in the middle of a scrape
+    assert rows == [(("a",), 1), (("b",), 2)]
 
 
-def test_a_family_without_rows_still_has_its_heading() -> None:
+def test_a_labelled_metric_nothing_was_counted_on_has_no_rows() -> None:
     registry = MetricsRegistry()
-    registry.collected("sample_size", "gauge", "Size.", ("n",), list)
-    assert [(part.name, part.samples) for part in registry.families[-1].collect_in_parts(10)] == [("sample_size", [])]
+    registry.counter("sample_total", "Things.", ("topic",))
+    assert registry.families[-1].rows() == []
