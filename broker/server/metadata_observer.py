@@ -5,7 +5,7 @@ leader may take them back.  Nothing above the high watermark is ever applied.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -104,6 +104,11 @@ class MetadataObserver:
     def applied_offset(self) -> Offset:
         """The last offset everybody on this broker knows of; -1 before the first publication."""
         return self._publisher.published_offset
+
+    @property
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """What the controller we follow offers, by key; None before the first connection."""
+        return self._versions or None
 
     @property
     def lag(self) -> int:

@@ -1,0 +1,17 @@
+from typing import Any
+
+from broker.protocol.api_keys import ApiKey
+from broker.server.handlers.alter_configs import alter_configs
+from tests.unit.server.handlers.forwarding_support import check_forwarded
+from tests.unit.server.link_support import schema_of
+
+
+def fields(version: int) -> dict[str, Any]:
+    schema = schema_of(ApiKey.ALTER_CONFIGS, version)
+    config = schema.AlterableConfig(name="retention.ms", value="1000")
+    resource = schema.AlterConfigsResource(resource_type=2, resource_name="t", configs=(config,))
+    return {"resources": (resource,), "validate_only": False}
+
+
+def test_the_controller_answers() -> None:
+    check_forwarded(alter_configs, ApiKey.ALTER_CONFIGS, fields)
