@@ -61,15 +61,13 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blank ones, continued lines joined."""
-    continued: str | None = None
+    continued = ""
     for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = natural.lstrip(_BLANK)
-        if continued is None:
-            if not line or line[0] in "#!":
-                continue
-        else:
-            line = continued + line
-            continued = None
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        line = continued + line
+        continued = ""
         if _ends_in_continuation(line):
             continued = line[:-1]
         else:

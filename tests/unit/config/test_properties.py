@@ -27,6 +27,8 @@ from broker.config.setting import ConfigError
         ("a=x\\\\\nb=1", {"a": "x\\", "b": "1"}),
         ("a=x\\\n# no comment here", {"a": "x# no comment here"}),
         ("a=x\\", {"a": "x"}),
+        ("\\\n\n#c\na", {"a": ""}),
+        ("\\\n!c\na", {"a": ""}),
         (r"a\ b\:c\=d = e", {"a b:c=d": "e"}),
         (r"a=\t\n\r\f\\\q", {"a": "\t\n\r\f\\q"}),
         (r"a=\u00e4\uD83D\uDE00", {"a": "ä😀"}),
