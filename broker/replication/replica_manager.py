@@ -443,6 +443,10 @@ class ReplicaManager:
             self._apply(topic_id_partition, registration, Partition.make_leader)
         for topic_id_partition, registration in changes.followers.items():
             self._apply(topic_id_partition, registration, Partition.make_follower)
+        if delta.changed_brokers and len(self.delete_records_purgatory):
+            for partition in self._partitions.values():
+                if partition.delete_records_waiting:  # a replica that died is not waited for any longer
+                    self._on_delete_records_progress(partition)
 
     def _apply(
         self,
