@@ -13,6 +13,7 @@ from broker.server.handlers import delete_topics as delete_topics
 from broker.server.handlers import describe_acls as describe_acls
 from broker.server.handlers import describe_client_quotas as describe_client_quotas
 from broker.server.handlers import describe_cluster as describe_cluster
+from broker.server.handlers import describe_configs as describe_configs
 from broker.server.handlers import describe_groups as describe_groups
 from broker.server.handlers import describe_log_dirs as describe_log_dirs
 from broker.server.handlers import describe_producers as describe_producers
