@@ -100,13 +100,6 @@ class NetworkSettings(Config):
         valid=at_least(1),
         doc="How many connections may wait to be accepted.",
     )
-    socket_connection_setup_timeout_ms = Setting(
-        "socket.connection.setup.timeout.ms",
-        LONG,
-        default=10_000,
-        valid=at_least(1),
-        doc="How long connecting to another node may take, in milliseconds.",
-    )
     max_connections = Setting(
         "max.connections",
         INT,

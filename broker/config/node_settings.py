@@ -123,13 +123,6 @@ class NodeSettings(Config):
         valid=at_least(0),
         doc="How long to wait before a failed request to a controller is repeated, in milliseconds.",
     )
-    controller_quorum_append_linger_ms = Setting(
-        "controller.quorum.append.linger.ms",
-        INT,
-        default=25,
-        valid=at_least(0),
-        doc="How long the controller may gather changes before it flushes them together, in milliseconds.",
-    )
     broker_heartbeat_interval_ms = Setting(
         "broker.heartbeat.interval.ms",
         INT,
@@ -188,26 +181,4 @@ class NodeSettings(Config):
         importance=HIGH,
         valid=at_least(8 * 1024 * 1024),
         doc="The greatest size of one file of the metadata log.",
-    )
-    metadata_log_segment_ms = Setting(
-        "metadata.log.segment.ms",
-        LONG,
-        default=604_800_000,
-        importance=HIGH,
-        valid=at_least(1),
-        doc="The greatest age of the metadata log's newest file before another is begun, in milliseconds.",
-    )
-    metadata_max_retention_bytes = Setting(
-        "metadata.max.retention.bytes",
-        LONG,
-        default=100 * 1024 * 1024,
-        importance=HIGH,
-        doc="How many bytes of metadata log and snapshots are kept; -1 for no bound. The newest snapshot always stays.",
-    )
-    metadata_max_retention_ms = Setting(
-        "metadata.max.retention.ms",
-        LONG,
-        default=604_800_000,
-        importance=HIGH,
-        doc="How long metadata log and snapshots are kept, in milliseconds; -1 for no bound.",
     )
