@@ -73,8 +73,9 @@ class AbstractIndex(ABC):
     def memory_bytes(self) -> int:
         return self._count * self.ENTRY_SIZE if self._loaded else 0
 
-    def load(self) -> None:
-        """Read the file.  CorruptIndexError when its length is no multiple of an entry; missing means empty."""
+    def load(self, *, strict: bool = False) -> None:
+        """Read the file; missing means empty.  Part of an entry at its end is left out, as fewer entries only make a
+        look-up longer; with `strict` it is a CorruptIndexError."""
         try:
             file = self._file_system.open(self.path)
         except FileNotFoundError:
@@ -84,9 +85,10 @@ class AbstractIndex(ABC):
                 data = file.read_at(0, file.size())
             finally:
                 file.close()
-        if len(data) % self.ENTRY_SIZE:
+        partial = len(data) % self.ENTRY_SIZE
+        if partial and strict:
             raise CorruptIndexError(f"{self.path}: {len(data)} bytes is no multiple of {self.ENTRY_SIZE}")
-        self._decode(data)
+        self._decode(data[: len(data) - partial])
         self._written = self._count
         self._must_truncate = len(data) != self._count * self.ENTRY_SIZE
         self._loaded = True

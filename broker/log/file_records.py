@@ -178,9 +178,9 @@ class FileRecords:
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, RecordBatch]]:
         """The whole batches from `position` on with their positions; ends at a partial one.
 
-        CorruptMessageError where no batch can be.  The CRC is not checked.
+        CorruptMessageError where no batch can be.  The CRC is not checked.  `end` may be beyond `size_bytes`.
         """
-        end = self.size_bytes if end is None else min(end, self.size_bytes)
+        end = self.size_bytes if end is None else end
         chunk = memoryview(b"")
         chunk_start = position
         while position + HEADER_UP_TO_MAGIC_SIZE < end:

@@ -130,6 +130,9 @@ class LogLoader:
             recovery_point=recovery_point,
             log_end_offset=next_offset,
         )
+        for segment in self._segments:
+            if segment.base_offset < recovery_point and segment.is_sealed:
+                segment.is_flushed = segment.base_offset != self._recovered_from
         is_new = not names
         local_log.unsynced_directory = is_new or not had_clean_shutdown
         unified_log = UnifiedLog(

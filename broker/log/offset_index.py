@@ -94,7 +94,7 @@ class OffsetIndex(AbstractIndex):
 
     def sanity_check(self) -> None:
         """CorruptIndexError when the entries are not increasing from the base on."""
-        self.load()
+        self.load(strict=True)
         if self._count and (self._offsets[0] < 0 or any(map(int.__ge__, self._offsets, self._offsets[1:]))):
             raise CorruptIndexError(f"{self.path}: offsets are not increasing")
 

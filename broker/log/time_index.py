@@ -90,7 +90,7 @@ class TimeIndex(AbstractIndex):
 
     def sanity_check(self) -> None:
         """CorruptIndexError when timestamps or offsets go back."""
-        self.load()
+        self.load(strict=True)
         if self._count and (
             self._offsets[0] < 0
             or any(map(int.__ge__, self._timestamps, self._timestamps[1:]))

@@ -120,7 +120,14 @@ class UnifiedLog:
 
     @property
     def recovery_point(self) -> int:
-        return self._local.recovery_point
+        """Recovery after a crash reads from the segment that contains this offset.
+
+        Not above the base of a segment whose indexes may change once more, when it is sealed, even if all its records
+        are on the device: the checkpoint may not be newer than the files it vouches for.
+        """
+        flushed = self._local.recovery_point
+        segment = self._local.segments.floor(flushed - 1)
+        return flushed if segment is None or segment.is_flushed else max(segment.base_offset, self.log_start_offset)
 
     @property
     def segments(self) -> LogSegments:
@@ -322,7 +329,7 @@ class UnifiedLog:
     def _flush_inline(self) -> None:
         """`flush.messages`: the records are on the device before anyone hears of them.  Index files of the active
         segment may follow later: recovery rebuilds them."""
-        if self._local.recovery_point < self._local.segments.active.base_offset or self._local.unsynced_directory:
+        if self._local.unsynced_directory or self.recovery_point < self._local.segments.active.base_offset:
             self._run_flush(self.plan_flush(self._local.segments.active.base_offset))
         self._local.segments.active.records.sync()
 
@@ -516,12 +523,17 @@ class UnifiedLog:
         is there already.  Writes pending index entries.  StorageFailure."""
         local = self._local
         offset = local.log_end_offset if offset is None else offset
-        if offset <= local.recovery_point and not local.unsynced_directory and self._epochs.is_written:
+        segments = [
+            segment
+            for segment in local.segments.from_offset(self.recovery_point)
+            if not segment.is_flushed
+            and segment.base_offset < offset
+            and (segment.is_sealed or local.recovery_point < offset)
+        ]
+        if not segments and not local.unsynced_directory and self._epochs.is_written:
             return None
         plan = FlushPlan(self._environment.file_system, self._epochs, offset, self._truncation_count)
-        for segment in local.segments.from_offset(local.recovery_point):
-            if segment.is_flushed or segment.base_offset >= offset > local.recovery_point:
-                continue
+        for segment in segments:
             segment.write_indexes()
             plan.files.append(segment.records.file)
             plan.paths += segment.index_paths()
@@ -590,6 +602,7 @@ class UnifiedLog:
         if active.records.file not in plan.files:
             plan.files.append(active.records.file)
             plan.paths += active.index_paths()
+        plan.sealed.append(active)  # nothing changes it any more
         return plan
 
     def _plan_epochs(self) -> FlushPlan | None:
@@ -661,6 +674,8 @@ def replay_producer_state(manager: ProducerStateManager, segments: LogSegments, 
     if start >= end_offset:
         return
     for segment in segments.from_offset(start):
+        if segment.base_offset >= end_offset:
+            break
         position = segment.position_of(start) if segment.base_offset < start else 0
         if position is None:
             continue

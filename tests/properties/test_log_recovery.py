@@ -1,0 +1,184 @@
+"""Whatever a stop leaves on the disk, the log that comes back is a prefix of what was appended, and never less than
+what was flushed.
+
+`WHERRY_SEEDS` sets the number of crash stories (default 100).
+"""
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.common.chance import Chance
+from broker.common.errors import StorageFailure
+from broker.records.record_batch import RecordBatch
+from tests.unit.log.log_world import LogWorld
+
+SEEDS = int(os.environ.get("WHERRY_SEEDS", "100"))
+
+
+def check_prefix(recovered: list[RecordBatch], appended: list[bytes]) -> None:
+    """Byte for byte, in order, without holes."""
+    assert [bytes(batch.buffer) for batch in recovered] == appended[: len(recovered)]
+    assert all(batch.is_crc_valid() for batch in recovered)
+
+
+def check_indexes(world: LogWorld) -> None:
+    """Each offset index entry names the last offset of the batch that starts at its position."""
+    for segment in world.log.segments:
+        positions = {batch.position: batch.last_offset for batch in segment.records.batch_positions(0)}
+        for entry in segment.offset_index.entries():
+            assert positions[entry.position] == entry.offset
+        times = segment.time_index.entries()
+        assert times == sorted(set(times))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_15_a_log_cut_at_any_byte_recovers_a_whole_prefix(data: st.DataObject) -> None:
+    world = LogWorld(segment_bytes=700, index_interval_bytes=100)
+    appended = []
+    for count in data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=12)):
+        world.append(count, size=data.draw(st.integers(0, 60)))
+    appended = [bytes(batch.buffer) for batch in world.batches()]
+    victim = data.draw(st.sampled_from(list(world.log.segments)))
+    size = data.draw(st.integers(0, victim.size_bytes))
+    path = victim.records.path
+    whole = [b for b in victim.records.batch_positions(0) if b.position + b.size <= size]
+    below = sum(1 for batch in world.batches() if batch.last_offset < victim.base_offset)
+    world.disk.overwrite(path, world.disk.read(path)[:size])
+
+    log = world.reload()
+
+    recovered = world.batches()
+    check_prefix(recovered, appended)
+    if size < victim.size_bytes:
+        assert len(recovered) == below + len(whole)
+    assert log.log_end_offset == (recovered[-1].next_offset if recovered else 0)
+    check_indexes(world)
+    assert world.append(1) == (recovered[-1].next_offset if recovered else 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_16_a_flipped_byte_above_the_recovery_point_cuts_the_log_there(data: st.DataObject) -> None:
+    world = LogWorld(segment_bytes=100_000, index_interval_bytes=100)
+    for _ in range(6):
+        world.append(2, size=30)
+    appended = [bytes(batch.buffer) for batch in world.batches()]
+    path = world.path(0, ".log")
+    content = bytearray(world.disk.read(path))
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= 1 << data.draw(st.integers(0, 7))
+    world.disk.overwrite(path, bytes(content))
+    world.reload()
+    recovered = world.batches()
+    hit = at // len(appended[0])
+    within = at % len(appended[0])
+    if within >= 17:  # the CRC and what it covers; base offset and epoch are outside it
+        check_prefix(recovered, appended)
+        assert len(recovered) == hit
+    assert all(batch.is_crc_valid() for batch in recovered)
+
+
+class CrashStory:
+    """Appends, rolls, truncations and power cuts, with `flush.messages=1`: what was acknowledged must come back."""
+
+    def __init__(self, seed: int, **config: Any) -> None:
+        self.chance = Chance(seed)
+        self.world = LogWorld(
+            segment_bytes=600 + self.chance.below(2000), index_interval_bytes=self.chance.below(400), **config
+        )
+        self.appended: list[bytes] = []
+        self.acknowledged = 0
+        self.recovery_point = 0
+        self.log_start_offset = 0
+        self.sequences: dict[int, int] = {}
+        self.epoch = 0
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            kind = self.chance.below(20)
+            if kind < 14:
+                self.append()
+            elif kind < 15:
+                self.flush_in_background()
+            elif kind < 16:
+                self.checkpoint()
+            elif kind < 17:
+                self.epoch += 1
+            elif kind < 18:
+                self.world.disk.budget_bytes = self.world.disk.used_bytes() + self.chance.below(300)
+            elif kind < 19:
+                self.world.disk.heal()
+            else:
+                self.crash()
+        self.crash()
+
+    def append(self) -> None:
+        producer_id = self.chance.below(3)
+        count = 1 + self.chance.below(3)
+        sequence = self.sequences.get(producer_id, 0)
+        batch = self.world.batch(
+            count,
+            size=self.chance.below(120),
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        (result,) = self.world.log.append_as_leader([batch], self.epoch)
+        if result.error is not None:
+            assert isinstance(result.error, StorageFailure), result.error
+            return
+        self.sequences[producer_id] = sequence + count
+        self.appended.append(bytes(batch))
+        self.world.log.update_high_watermark(self.world.log.log_end_offset)
+        if self.world.config.flush_messages == 1:
+            self.acknowledged = len(self.appended)
+
+    def flush_in_background(self) -> None:
+        try:
+            self.world.log.flush()
+        except StorageFailure:
+            return
+        self.acknowledged = len(self.appended)
+
+    def checkpoint(self) -> None:
+        self.recovery_point = self.world.log.recovery_point
+
+    def crash(self) -> None:
+        self.world.disk.crash(self.chance)
+        if self.chance.below(3) == 0:  # full when it comes back
+            self.world.disk.budget_bytes = self.world.disk.used_bytes() + self.chance.below(200)
+        log = self.world.reload(recovery_point=self.recovery_point, close=False)
+        recovered = self.world.batches()
+        check_prefix(recovered, self.appended)
+        assert len(recovered) >= self.acknowledged, f"{len(recovered)} of {self.acknowledged} acknowledged came back"
+        check_indexes(self.world)
+        self.appended = self.appended[: len(recovered)]
+        self.recovery_point = min(self.recovery_point, log.recovery_point)
+        self.check_producers(recovered)
+        log.update_high_watermark(log.log_end_offset)
+
+    def check_producers(self, recovered: list[RecordBatch]) -> None:
+        self.sequences = {}
+        for batch in recovered:
+            self.sequences[batch.producer_id] = batch.last_sequence + 1
+        known = self.world.log.producer_state_manager.producers
+        assert {each: entry.last_sequence + 1 for each, entry in known.items()} == self.sequences
+        epochs: dict[int, int] = {}
+        for batch in recovered:
+            epochs.setdefault(batch.partition_leader_epoch, batch.base_offset)
+        assert {entry.epoch: entry.start_offset for entry in self.world.log.leader_epochs.entries} == epochs
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_acknowledged_batches_survive_power_cuts_with_flush_messages_1(seed: int) -> None:
+    CrashStory(seed, flush_messages=1).run(60)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_without_flush_a_power_cut_leaves_a_prefix(seed: int) -> None:
+    CrashStory(100_000 + seed).run(60)
