@@ -59,7 +59,7 @@ class RequestMetrics:
     def __init__(self, registry: MetricsRegistry, stopwatch: Callable[[], float] = perf_counter) -> None:
         self.stopwatch = stopwatch
         self.connections: dict[str, int] = {}  # open ones by listener, kept by the socket servers
-        self.in_flight_bytes: Callable[[], int] = lambda: 0
+        self.in_flight_bytes: list[Callable[[], int]] = []  # one reader per socket server
         self._seconds = registry.histogram(
             "broker_request_seconds",
             "Time of a request by phase: queue (received to started), local (in its handler), remote (parked until "
@@ -115,7 +115,7 @@ class RequestMetrics:
         registry.gauge(
             "broker_requests_in_flight_bytes",
             "Bytes of requests that were received and are not answered yet (queued.max.request.bytes bounds them).",
-            lambda: self.in_flight_bytes(),
+            lambda: sum(read() for read in self.in_flight_bytes),
             bean="kafka.network:type=SocketServer,name=MemoryPoolUsed",
             action="Near the bound, connections are no longer read: see which phase of which request is slow.",
         )

@@ -43,6 +43,7 @@ class SocketServer:
         self.metrics = dispatcher.metrics
         self.stopwatch = dispatcher.metrics.stopwatch
         self.byte_budget = ByteBudget(config.current.queued_max_request_bytes)
+        self.metrics.in_flight_bytes.append(lambda: self.byte_budget.used_bytes)
         self.receive_buffer = SharedReceiveBuffer()
         self.quotas = ConnectionQuotas()
         self.now: Callable[[], float] = lambda: 0.0

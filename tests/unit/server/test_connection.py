@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE, milliseconds
 from broker.protocol.frames import Frame
 from broker.protocol.requests import Request
+from broker.protocol.response_schema import RequestSchema
 from broker.server.api_registry import handles, handles_frames
 from broker.server.connection import LARGE_REQUEST_BYTES, OPEN_REQUESTS_MAX, WRITE_BUFFER_BYTES_HIGH
 from broker.server.request_context import RequestContext
@@ -80,8 +82,6 @@ async def heartbeat(request: Request, context: RequestContext, desk: Desk) -> An
 
 
 def produce_request(correlation_id: int, records: bytes = b"r") -> bytes:
-    from broker.protocol.response_schema import RequestSchema
-
     schema = RequestSchema.of(ApiKey.PRODUCE, 9)
     partition = schema.PartitionProduceData(index=0, records=records)
     topic = schema.TopicProduceData(name="t", partition_data=(partition,))
@@ -416,8 +416,6 @@ async def test_idle_connections_are_aborted_but_not_those_that_wait_for_us(serve
 
 
 def test_the_memory_of_an_idle_connection_is_small() -> None:
-    import sys
-
     desk = Desk()
     connection_bytes = sys.getsizeof(connected_without_loop(desk))
     assert connection_bytes < 400

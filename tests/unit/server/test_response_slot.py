@@ -1,0 +1,47 @@
+import pytest
+
+from broker.server.response_slot import ResponseSlot
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.filled: list[ResponseSlot] = []
+        self.closed: list[str] = []
+
+    def on_slot_filled(self, slot: ResponseSlot) -> None:
+        self.filled.append(slot)
+
+    def close(self, reason: str) -> None:
+        self.closed.append(reason)
+
+
+def test_a_slot_tells_its_owner_when_it_is_filled() -> None:
+    owner = Owner()
+    slot = ResponseSlot(owner)
+    assert not slot.is_filled
+    slot.send([b"answer"])
+    assert (slot.is_filled, slot.buffers, owner.filled) == (True, [b"answer"], [slot])
+
+
+def test_nothing_is_an_answer_too() -> None:
+    owner = Owner()
+    slot = ResponseSlot(owner)
+    slot.send_nothing()
+    assert (slot.is_filled, slot.buffers, owner.filled) == (True, [], [slot])
+
+
+def test_a_slot_is_filled_once() -> None:
+    slot = ResponseSlot(Owner())
+    slot.send([b"answer"])
+    with pytest.raises(AssertionError):
+        slot.send_nothing()
+
+
+def test_the_connection_can_be_closed_instead() -> None:
+    owner = Owner()
+    ResponseSlot(owner).close_connection("acks=0")
+    assert owner.closed == ["acks=0"]
+
+
+def test_errors_of_a_slot_without_a_route_are_not_counted_anywhere() -> None:
+    ResponseSlot(Owner()).count_error(3)
