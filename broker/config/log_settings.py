@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from broker.config.setting import Config, Importance, Setting, UpdateMode, all_of, at_least, between, one_of, optional
+from broker.config.setting import (
+    Config,
+    Importance,
+    Setting,
+    UpdateMode,
+    Valid,
+    all_of,
+    at_least,
+    between,
+    one_of,
+    optional,
+)
 from broker.config.value_types import DOUBLE, INT, INT64_MAX, LIST, LONG, STRING
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -12,6 +23,9 @@ COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "pr
 CLEANUP_POLICIES: Final = ("compact", "delete")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 SEGMENT_BYTES_MIN: Final = 1024 * 1024  # KIP-1030
+GZIP_LEVELS: Final = Valid[int]("[1,...,9] or -1", lambda level: level == -1 or 1 <= level <= 9)
+LZ4_LEVELS: Final = between(1, 17)
+ZSTD_LEVELS: Final = between(-131072, 22)
 NOT_CLEANED_YET: Final = "Compacted topics are kept whole for now; there is no cleaner yet."
 
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
@@ -39,6 +53,30 @@ class LogSettings(Config):
         valid=one_of(*COMPRESSION_TYPES),
         update=CLUSTER_WIDE,
         doc="How batches are stored: as the producer sent them (`producer`), or recompressed with this codec.",
+    )
+    compression_gzip_level = Setting(
+        "compression.gzip.level",
+        INT,
+        default=-1,
+        valid=GZIP_LEVELS,
+        update=CLUSTER_WIDE,
+        doc="The level of gzip when `compression.type` is gzip.",
+    )
+    compression_lz4_level = Setting(
+        "compression.lz4.level",
+        INT,
+        default=9,
+        valid=LZ4_LEVELS,
+        update=CLUSTER_WIDE,
+        doc="The level of lz4 when `compression.type` is lz4.",
+    )
+    compression_zstd_level = Setting(
+        "compression.zstd.level",
+        INT,
+        default=3,
+        valid=ZSTD_LEVELS,
+        update=CLUSTER_WIDE,
+        doc="The level of zstd when `compression.type` is zstd.",
     )
     log_segment_bytes = Setting(
         "log.segment.bytes",
@@ -174,8 +212,7 @@ class LogSettings(Config):
         default=INT64_MAX,
         valid=at_least(1),
         update=CLUSTER_WIDE,
-        no_effect=NOT_CLEANED_YET,
-        doc="How long a record stays uncompacted at most, in milliseconds.",
+        doc="How long a record stays uncompacted at most, in milliseconds: a log file is closed by that age.",
     )
     log_index_size_max_bytes = Setting(
         "log.index.size.max.bytes",

@@ -8,9 +8,12 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.log_settings import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
+    GZIP_LEVELS,
+    LZ4_LEVELS,
     NOT_CLEANED_YET,
     SEGMENT_BYTES_MIN,
     TIMESTAMP_TYPES,
+    ZSTD_LEVELS,
 )
 from broker.config.setting import (
     Config,
@@ -31,7 +34,6 @@ T = TypeVar("T")
 
 _TIERING: Final = "Tiered storage is not supported yet."
 _NO_MOVES: Final = "Replication is not throttled yet."
-_FIXED_LEVEL: Final = "The codec's own default level is used."
 
 
 class TopicSetting(Setting[T]):
@@ -92,24 +94,27 @@ class TopicConfig(Config):
         "compression.gzip.level",
         INT,
         default=-1,
-        valid=Valid("[1,...,9] or -1", lambda level: level == -1 or 1 <= level <= 9),
-        no_effect=_FIXED_LEVEL,
+        valid=GZIP_LEVELS,
+        synonyms=("compression.gzip.level",),
+        broker_value=lambda broker: broker.compression_gzip_level,
         doc="The level of gzip when `compression.type` is gzip.",
     )
     compression_lz4_level = TopicSetting(
         "compression.lz4.level",
         INT,
         default=9,
-        valid=between(1, 17),
-        no_effect=_FIXED_LEVEL,
+        valid=LZ4_LEVELS,
+        synonyms=("compression.lz4.level",),
+        broker_value=lambda broker: broker.compression_lz4_level,
         doc="The level of lz4 when `compression.type` is lz4.",
     )
     compression_zstd_level = TopicSetting(
         "compression.zstd.level",
         INT,
         default=3,
-        valid=between(-131072, 22),
-        no_effect=_FIXED_LEVEL,
+        valid=ZSTD_LEVELS,
+        synonyms=("compression.zstd.level",),
+        broker_value=lambda broker: broker.compression_zstd_level,
         doc="The level of zstd when `compression.type` is zstd.",
     )
     delete_retention_ms = TopicSetting(
@@ -203,8 +208,7 @@ class TopicConfig(Config):
         valid=at_least(1),
         synonyms=("log.cleaner.max.compaction.lag.ms",),
         broker_value=lambda broker: broker.log_cleaner_max_compaction_lag_ms,
-        no_effect=NOT_CLEANED_YET,
-        doc="How long a record stays uncompacted at most, in milliseconds.",
+        doc="How long a record stays uncompacted at most, in milliseconds: a log file is closed by that age.",
     )
     max_message_bytes = TopicSetting(
         "max.message.bytes",

@@ -58,6 +58,9 @@ def test_own_values_win_over_the_brokers() -> None:
     [
         ({"log_cleanup_policy": "compact"}, "cleanup_policy", ("compact",)),
         ({"compression_type": "lz4"}, "compression_type", "lz4"),
+        ({"compression_gzip_level": "5"}, "compression_gzip_level", 5),
+        ({"compression_lz4_level": "5"}, "compression_lz4_level", 5),
+        ({"compression_zstd_level": "5"}, "compression_zstd_level", 5),
         ({"log_segment_delete_delay_ms": "5"}, "file_delete_delay_ms", 5),
         ({"log_flush_interval_messages": "5"}, "flush_messages", 5),
         ({"log_flush_interval_ms": "5"}, "flush_ms", 5),
