@@ -12,6 +12,7 @@ from broker.common.errors import (
     UnknownTopicOrPartitionError,
 )
 from broker.config.broker_config import BrokerConfig
+from broker.config.describe import BrokerSources, ConfigEntry, describe_topic
 from broker.config.setting import Setting
 from broker.config.topic_config import TopicConfig
 from broker.config.value_types import ConfigType
@@ -44,6 +45,8 @@ class ConfigurationControlManager:
     def __init__(self, config: BrokerConfig, state: ControllerState) -> None:
         self._config = config
         self._state = state
+        self._default_entries: list[ConfigEntry] = []
+        self._default_entries_of: Mapping[str, str] | None = None
 
     # What the other managers ask
 
@@ -68,11 +71,20 @@ class ConfigurationControlManager:
         if absent:
             raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(absent)}")
         given = {name: value for name, value in properties.items() if value is not None}
-        TopicConfig.validate_all(self._config, given)
+        if given:
+            TopicConfig.validate_all(self._config, given)
         return given
 
-    def effective_topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        return TopicConfig.effective(self._config, overrides)
+    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """The effective configs of a topic with these overrides, as CreateTopics answers them."""
+        dynamic_default = self._state.image.configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT)
+        sources = BrokerSources(self._config, dynamic_default, {})
+        if overrides:
+            return describe_topic(sources, overrides)
+        if self._default_entries_of is not dynamic_default:
+            self._default_entries_of = dynamic_default
+            self._default_entries = describe_topic(sources, {})
+        return self._default_entries
 
     # Commands
 

@@ -109,7 +109,9 @@ class ControllerMaintenance:
     async def _run_until_done(self, command: Callable[[], ControllerResult[bool]]) -> None:
         """Repeat a command that answers whether more is left; the next interval tries again what the disk refused."""
         with contextlib.suppress(StorageFailure):
-            while await self._queue.run(command):
+            has_more = True
+            while has_more:
+                has_more = await self._queue.run(command)
                 await asyncio.sleep(BALANCE_AGAIN_S)
 
     async def take_snapshots(self) -> None:

@@ -21,6 +21,7 @@ from broker.common.errors import (
 )
 from broker.common.identifiers import CLUSTER_METADATA_TOPIC
 from broker.config.broker_config import BrokerConfig
+from broker.config.describe import ConfigEntry
 from broker.controller.api_error import NO_ERROR, ApiError, ApiException
 from broker.controller.configuration_control_manager import ConfigurationControlManager
 from broker.controller.controller_result import ControllerResult
@@ -52,14 +53,14 @@ class CreatableTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicResult:
-    """`configs` are the overrides the topic was created with."""
+    """`configs` are the topic's effective configs."""
 
     name: str
     error: ApiError = NO_ERROR
     topic_id: UUID | None = None
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Sequence[ConfigEntry] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ class TopicControlManager:
             topic_id=topic_id,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0]),
-            configs=configs,
+            configs=self._configuration_control.describe_topic(configs),
         )
         return records, result
 

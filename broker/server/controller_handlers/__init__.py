@@ -1,3 +1,32 @@
 """One module per API of the controller's listeners, in alphabetical order: what stands here is offered there."""
 
+from broker.server.controller_handlers import add_raft_voter as add_raft_voter
+from broker.server.controller_handlers import allocate_producer_ids as allocate_producer_ids
+from broker.server.controller_handlers import alter_configs as alter_configs
+from broker.server.controller_handlers import alter_partition as alter_partition
+from broker.server.controller_handlers import alter_partition_reassignments as alter_partition_reassignments
 from broker.server.controller_handlers import api_versions as api_versions
+from broker.server.controller_handlers import assign_replicas_to_dirs as assign_replicas_to_dirs
+from broker.server.controller_handlers import begin_quorum_epoch as begin_quorum_epoch
+from broker.server.controller_handlers import broker_heartbeat as broker_heartbeat
+from broker.server.controller_handlers import broker_registration as broker_registration
+from broker.server.controller_handlers import create_acls as create_acls
+from broker.server.controller_handlers import create_partitions as create_partitions
+from broker.server.controller_handlers import create_topics as create_topics
+from broker.server.controller_handlers import delete_acls as delete_acls
+from broker.server.controller_handlers import delete_topics as delete_topics
+from broker.server.controller_handlers import describe_acls as describe_acls
+from broker.server.controller_handlers import describe_cluster as describe_cluster
+from broker.server.controller_handlers import describe_quorum as describe_quorum
+from broker.server.controller_handlers import elect_leaders as elect_leaders
+from broker.server.controller_handlers import end_quorum_epoch as end_quorum_epoch
+from broker.server.controller_handlers import envelope as envelope
+from broker.server.controller_handlers import fetch as fetch
+from broker.server.controller_handlers import fetch_snapshot as fetch_snapshot
+from broker.server.controller_handlers import incremental_alter_configs as incremental_alter_configs
+from broker.server.controller_handlers import list_partition_reassignments as list_partition_reassignments
+from broker.server.controller_handlers import remove_raft_voter as remove_raft_voter
+from broker.server.controller_handlers import unregister_broker as unregister_broker
+from broker.server.controller_handlers import update_features as update_features
+from broker.server.controller_handlers import update_raft_voter as update_raft_voter
+from broker.server.controller_handlers import vote as vote

@@ -1,0 +1,71 @@
+"""ConfigRepository: effective configs of this broker and of topics, and where each value comes from."""
+
+from collections.abc import Mapping
+
+import structlog
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.describe import (
+    BrokerSources,
+    ConfigEntry,
+    describe_broker,
+    describe_broker_default,
+    describe_topic,
+)
+from broker.config.setting import ConfigError
+from broker.config.topic_config import TopicConfig
+from broker.metadata.configs_image import CLUSTER_DEFAULT, ConfigResourceType
+from broker.metadata.metadata_cache import MetadataCache
+
+log = structlog.get_logger(__name__)
+
+
+class ConfigRepository:
+    """Combines the node's own file with what the image holds: topic > broker > cluster default > file > default.
+
+    `static` is the config the node started with, dynamic changes not included.
+    """
+
+    def __init__(self, static: BrokerConfig, cache: MetadataCache) -> None:
+        self._static = static
+        self._cache = cache
+        self._effective = static
+        self._effective_of: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+
+    def broker_config(self) -> BrokerConfig:
+        """What this broker runs with; the same object until something changes.
+
+        Stored values that do not fit together are logged and left aside as a whole: the broker goes on with its file.
+        """
+        sources = self._sources()
+        dynamic = (sources.dynamic_default, sources.dynamic_broker)
+        if dynamic != self._effective_of:
+            self._effective_of = dynamic
+            try:
+                self._effective = sources.effective()
+            except ConfigError as error:
+                log.error("dynamic_configs_refused", error=str(error))
+                self._effective = self._static
+        return self._effective
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """What a topic runs with on this broker; also for a topic the image does not have yet."""
+        return TopicConfig.effective(self.broker_config(), self._cache.topic_config_overrides(topic))
+
+    def describe_topic(self, topic: str) -> list[ConfigEntry]:
+        return describe_topic(self._sources(), self._cache.topic_config_overrides(topic))
+
+    def describe_broker(self) -> list[ConfigEntry]:
+        return describe_broker(self._sources())
+
+    def describe_broker_default(self) -> list[ConfigEntry]:
+        """The dynamic defaults of all brokers."""
+        return describe_broker_default(self._sources().dynamic_default)
+
+    def _sources(self) -> BrokerSources:
+        configs = self._cache.image.configs
+        return BrokerSources(
+            self._static,
+            configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT),
+            configs.properties(ConfigResourceType.BROKER, str(self._static.node_id)),
+        )
