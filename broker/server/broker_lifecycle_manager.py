@@ -73,7 +73,8 @@ class BrokerLifecycleManager:
         self._has_lease = False
         self._lease_timer: asyncio.TimerHandle | None = None
         self._fencing_listeners: list[Callable[[bool], None]] = []
-        self._failed_heartbeats = 0
+        self._failures_in_row = 0
+        self.failed_heartbeat_count = 0
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
 
@@ -252,15 +253,16 @@ class BrokerLifecycleManager:
             )
         if response.error_code != ErrorCode.none:
             return self._heartbeat_failed(response.error_code.name)
-        self._failed_heartbeats = 0
+        self._failures_in_row = 0
         return self._heartbeat_succeeded(response, sent_at, wants_shutdown)
 
     def _heartbeat_failed(self, reason: str) -> int:
         session_ms = self._config.current.broker_session_timeout_ms
-        backoff_ms = min(BACKOFF_MIN_MS << min(self._failed_heartbeats, 16), session_ms)
-        if self._failed_heartbeats == 0:
+        backoff_ms = min(BACKOFF_MIN_MS << min(self._failures_in_row, 16), session_ms)
+        if self._failures_in_row == 0:
             log.warning("heartbeat_failed", reason=reason)
-        self._failed_heartbeats += 1
+        self._failures_in_row += 1
+        self.failed_heartbeat_count += 1
         return backoff_ms
 
     def _heartbeat_succeeded(self, response: Any, sent_at: float, wants_shutdown: bool) -> int:
