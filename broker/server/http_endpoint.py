@@ -100,7 +100,11 @@ class HttpEndpoint:
         method, target, _ = request_line
         if method not in ("GET", "HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n", extra="Allow: GET, HEAD\r\n")
-        status, body, content_type = await self._resource(target.partition("?")[0])
+        try:
+            status, body, content_type = await self._resource(target.partition("?")[0])
+        except Exception:  # a gauge whose owner cannot be read must not halt the broker, as a failed task would
+            log.exception("http_resource_failed", target=target)
+            return _response(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
         return _response(status, body, content_type, with_body=method == "GET")
 
     async def _resource(self, path: str) -> tuple[HTTPStatus, bytes, str]:

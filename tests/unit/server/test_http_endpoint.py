@@ -2,6 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
+import structlog
 
 from broker.metrics.registry import MetricsRegistry
 from broker.server import http_endpoint
@@ -101,6 +102,15 @@ async def test_other_paths_and_methods_are_refused() -> None:
     status, headers, _ = parts((await exchange(get("/metrics", "POST"))).written)
     assert (status, headers["Allow"]) == ("405 Method Not Allowed", "GET, HEAD")
     assert parts((await exchange(b"hello\r\n\r\n")).written)[0] == "400 Bad Request"
+
+
+async def test_a_gauge_that_cannot_be_read_is_an_error_of_that_scrape_alone() -> None:
+    served = endpoint()
+    served._registry.gauge("sample_broken", "Broken.", lambda: 1 / 0)
+    with structlog.testing.capture_logs() as events:
+        assert parts((await exchange(get("/metrics"), of=served)).written)[0] == "500 Internal Server Error"
+    assert [event["event"] for event in events] == ["http_resource_failed"]
+    assert parts((await exchange(get("/healthz"), of=served)).written)[0] == "200 OK"
 
 
 async def test_a_request_has_a_greatest_size() -> None:
