@@ -18,7 +18,7 @@ def test_every_module_has_its_unit_test() -> None:
         for module in modules()
         if module.name not in _WITHOUT_TEST and not _test_of(module).exists()
     ]
-    assert missing == []
+    assert not missing, "\n".join(missing)
 
 
 def test_every_unit_test_has_its_module() -> None:
@@ -28,4 +28,4 @@ def test_every_unit_test_has_its_module() -> None:
         for path in sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
         if path not in expected
     ]
-    assert strangers == []
+    assert not strangers, "\n".join(strangers)

@@ -31,4 +31,4 @@ def test_every_setting_has_a_reader(config: type[Config]) -> None:
         for setting in config.settings()
         if setting.no_effect is None and setting.attribute not in read and setting.attribute not in _READ_ELSEWHERE
     ]
-    assert unread == []
+    assert not unread, ", ".join(unread)

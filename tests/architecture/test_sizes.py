@@ -34,10 +34,11 @@ def test_functions_are_short() -> None:
         and _length(node) > FUNCTION_LINES_MAX
         and not _is_declaration(path, node)
     ]
-    assert long == []
+    assert not long, "\n".join(long)
 
 
 def test_files_are_short() -> None:
     counts = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
     assert counts, f"no modules under {PACKAGE}"
-    assert {str(path): count for path, count in counts.items() if count > FILE_LINES_MAX} == {}
+    long = [f"{path}: {count} lines" for path, count in counts.items() if count > FILE_LINES_MAX]
+    assert not long, "\n".join(long)
