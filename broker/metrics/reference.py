@@ -1,10 +1,12 @@
 """Writes docs/metrics.md from the metrics themselves.
 
 `python -m broker.metrics.reference` writes it; with `--check` it fails when the page is not current.
-Every module `x_metrics.py` here has a class `XMetrics(registry)`, which defines its metrics when it is made.
+Every module `x_metrics.py` here has a class `XMetrics(registry)`, which defines its metrics when it is made, or when its
+method `read_from` is given their owners.
 """
 
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -51,9 +53,16 @@ def all_metrics() -> Sequence[tuple[str, Sequence[MetricDefinition]]]:
     for module in metric_modules():
         registry = MetricsRegistry()
         own = len(registry.definitions)
-        metrics_class(module)(registry)
+        _define_all(metrics_class(module)(registry))
         areas.append((module.__name__.rpartition(".")[2].removesuffix(_SUFFIX), registry.definitions[own:]))
     return areas
+
+
+def _define_all(metrics: Any) -> None:
+    """Some gauges are defined only when their owner is there (`read_from`); it is asked for values at a scrape alone."""
+    read_from = getattr(metrics, "read_from", None)
+    if read_from is not None:
+        read_from(*(None for _ in inspect.signature(read_from).parameters))
 
 
 def metrics_page() -> str:

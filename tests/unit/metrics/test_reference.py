@@ -16,6 +16,12 @@ def test_every_metric_has_its_section() -> None:
     assert [line for line in lines if line.startswith("### ")] == [f"### `{name}`" for name in names]
 
 
+def test_gauges_that_wait_for_their_owner_are_there_too() -> None:
+    names = [definition.name for _, definitions in reference.all_metrics() for definition in definitions]
+    assert "broker_group_lag" in names
+    assert "kafka_controller_kafkacontroller_activebrokercount" in names
+
+
 def test_all_areas_fit_one_registry() -> None:
     registry = MetricsRegistry()
     for module in reference.metric_modules():
