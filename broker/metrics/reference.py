@@ -1,8 +1,8 @@
 """Writes docs/metrics.md from the metrics themselves.
 
 `python -m broker.metrics.reference` writes it; with `--check` it fails when the page is not current.
-Every module `x_metrics.py` here has a class `XMetrics(registry)`, which defines its metrics when it is made, or when its
-method `read_from` is given their owners.
+Every module `x_metrics.py` here has a class `XMetrics(registry)`, which defines its metrics when it is made, or when
+its method `read_from` is given their owners.
 """
 
 import importlib
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import broker.metrics
 from broker.metrics.registry import MetricDefinition, MetricsRegistry
@@ -58,11 +58,18 @@ def all_metrics() -> Sequence[tuple[str, Sequence[MetricDefinition]]]:
     return areas
 
 
+class _NoOwner:
+    """In place of an owner while its metrics are only defined: it has every attribute and no value."""
+
+    def __getattr__(self, name: str) -> Self:
+        return self
+
+
 def _define_all(metrics: Any) -> None:
-    """Some gauges are defined only when their owner is there (`read_from`); it is asked for values at a scrape alone."""
+    """Some gauges are defined only when their owner is there; it is asked for values at a scrape alone."""
     read_from = getattr(metrics, "read_from", None)
     if read_from is not None:
-        read_from(*(None for _ in inspect.signature(read_from).parameters))
+        read_from(*(_NoOwner() for _ in inspect.signature(read_from).parameters))
 
 
 def metrics_page() -> str:
