@@ -12,8 +12,8 @@ from uuid import UUID
 
 from broker.common.buffers import Buffer
 from broker.protocol.errors import MalformedFrameError
-from broker.protocol.produce_codec import LeaderHintLike, NodeEndpoint, node_endpoints_tag, topic_id_of
-from broker.protocol.wire_format import compact_string, legacy_string, read_unsigned_varint, unsigned_varint
+from broker.protocol.produce_codec import LeaderHintLike, NodeEndpoint, node_endpoints_tag, topic_id_of, topic_name
+from broker.protocol.wire_format import legacy_string, read_unsigned_varint, unsigned_varint
 
 FIRST_WITH_LOG_START_OFFSET: Final = 5
 FIRST_WITH_SESSION: Final = 7  # KIP-227
@@ -358,7 +358,7 @@ def _flexible_response(
     small.append(unsigned_varint(len(topics) + 1))
     pack = _FLEXIBLE_ANSWER.pack
     for topic, partitions in topics:
-        small.append(compact_string(topic) if isinstance(topic, str) else topic.bytes)
+        small.append(topic_name(topic) if isinstance(topic, str) else topic.bytes)
         small.append(unsigned_varint(len(partitions) + 1))
         for each in partitions:
             if each.aborted_transactions is None:

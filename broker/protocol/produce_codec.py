@@ -39,6 +39,9 @@ _PARTITION_V8: Final = Struct(">ihqqqih")  # and no record errors, no message
 _FLEXIBLE_PARTITION: Final = Struct(">ihqqqBBB")  # the same compact, and no tagged fields
 _LEADER_HINT: Final = Struct(">BBBiiB")  # one tagged field: tag 0, size 9, leader id, leader epoch, no tags inside
 
+_NO_THROTTLE: Final = bytes(4)
+TOPIC_NAMES_CACHED: Final = 4096
+
 PartitionRecords = tuple[int, int, int]
 """Partition, and where its records begin and end in the frame; (-1, -1) for null."""
 
@@ -104,7 +107,11 @@ class NodeEndpoint(NamedTuple):
     rack: str | None
 
 
-@functools.lru_cache(maxsize=4096)
+topic_name = functools.lru_cache(maxsize=TOPIC_NAMES_CACHED)(compact_string)
+"""A topic's name as the flexible versions write it."""
+
+
+@functools.lru_cache(maxsize=TOPIC_NAMES_CACHED)
 def topic_id_of(raw: bytes) -> UUID:
     """A UUID costs more to make than a request to read; a broker sees the same ids again and again."""
     return UUID(bytes=raw)
@@ -121,9 +128,12 @@ def decode(frame: memoryview, position: int, version: int) -> ProduceRequest:
 
 
 def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> ProduceRequest:
-    size, position = read_unsigned_varint(frame, position)
+    # Varints of one byte, nearly all of them, are read in place: a call costs as much as the rest of the field.
+    size = frame[position]
+    position += 1
     transactional_id = None
     if size:
+        size, position = read_unsigned_varint(frame, position - 1)
         transactional_id, position = _text(frame, position, size - 1)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     topic_count, position = read_unsigned_varint(frame, position + _ACKS_AND_TIMEOUT.size)
@@ -135,9 +145,19 @@ def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> Pr
             topic_id = topic_id_of(bytes(frame[position:end]))
             position = end
         else:
-            size, position = read_unsigned_varint(frame, position)
-            name, position = _text(frame, position, size - 1)
-        count, position = read_unsigned_varint(frame, position)
+            size = frame[position]
+            position += 1
+            if size > 0x7F:
+                size, position = read_unsigned_varint(frame, position - 1)
+            end = position + size - 1
+            if size == 0 or end > len(frame):
+                raise MalformedFrameError(f"a topic name of {size - 1} bytes at {position} in a frame of {len(frame)}")
+            name = str(frame[position:end], "utf-8")
+            position = end
+        count = frame[position]
+        position += 1
+        if count > 0x7F:
+            count, position = read_unsigned_varint(frame, position - 1)
         partitions: list[PartitionRecords] = []
         for _ in range(count - 1):
             (index,) = _INT32.unpack_from(frame, position)
@@ -151,7 +171,8 @@ def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> Pr
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         topics.append(ProduceTopic(name, topic_id, partitions))
-    skip_tagged_fields(frame, position)
+    if frame[position]:
+        skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -207,7 +228,9 @@ def encode_response(
     `current_leader` hints.
     """
     if version >= FIRST_FLEXIBLE:
-        body = _flexible_body(version, list(topics), throttle_ms, node_endpoints)
+        body = _flexible_body(
+            version, topics if isinstance(topics, list) else list(topics), throttle_ms, node_endpoints
+        )
         return [_RESPONSE_HEADER.pack(len(body) + 5, correlation_id) + b"\0" + body]
     body = _legacy_body(version, list(topics), throttle_ms)
     return [_RESPONSE_HEADER.pack(len(body) + 4, correlation_id) + body]
@@ -222,10 +245,10 @@ def _flexible_body(
     parts = [unsigned_varint(len(topics) + 1)]
     pack = _FLEXIBLE_PARTITION.pack
     for topic, partitions in topics:
-        parts.append(compact_string(topic) if isinstance(topic, str) else topic.bytes)
+        parts.append(topic_name(topic) if isinstance(topic, str) else topic.bytes)
         parts.append(unsigned_varint(len(partitions) + 1))
         for each in partitions:
-            if each.error == 0 and each.current_leader is None:
+            if not each.error and each.current_leader is None:
                 parts.append(
                     pack(
                         each.topic_partition.partition,
@@ -241,7 +264,7 @@ def _flexible_body(
             else:
                 parts.append(_flexible_error(version, each))
         parts.append(b"\0")
-    parts.append(_INT32.pack(throttle_ms))
+    parts.append(_INT32.pack(throttle_ms) if throttle_ms else _NO_THROTTLE)
     parts.append(node_endpoints_tag(node_endpoints) if version >= FIRST_WITH_LEADER_HINTS else b"\0")
     return b"".join(parts)
 

@@ -6,12 +6,18 @@ from broker.common.buffers import Buffer
 from broker.protocol.errors import MalformedFrameError
 
 _VARINT_SHIFT_MAX: Final = 28  # five bytes: Kafka's lengths and tags are 32 bits
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """A value and the position behind it."""
-    value = shift = 0
     try:
+        value = buffer[position]
+        if value < 0x80:
+            return value, position + 1
+        value &= 0x7F
+        position += 1
+        shift = 7
         while True:
             byte = buffer[position]
             position += 1
@@ -28,7 +34,7 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 def unsigned_varint(value: int) -> bytes:
     """The encoding of a value that is not negative."""
     if value < 0x80:
-        return bytes((value,))
+        return _ONE_BYTE[value]
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
