@@ -236,6 +236,7 @@ class LogLoader:
             if cut:
                 self._log.warning("log_cut", segment=segment.base_offset, bytes=cut, log_end_offset=expected_offset)
                 self._drop([later for later in self._segments if later.base_offset > segment.base_offset])
+                self._sync_cut(segment)
                 return
 
     def _may_follow(self, segment: LogSegment, expected_offset: int) -> bool:
@@ -272,6 +273,17 @@ class LogLoader:
         self._producers.remove_snapshots_above(self._producers.map_end_offset)
         if len(self._segments) and self._segments.active.is_sealed:
             self._segments.active.unseal()
+        self._sync_cut(None)
+
+    def _sync_cut(self, segment: LogSegment | None) -> None:
+        """What was cut or dropped must not come back after the next crash, behind newer records."""
+        try:
+            if segment is not None:
+                segment.records.sync()
+            else:
+                self._file_system.sync_directory(self._directory)
+        except StorageFailure as failure:
+            self._log.warning("cut_not_flushed", error=str(failure))
 
     # -- ends ------------------------------------------------------------------------------------------------------
 
