@@ -125,14 +125,18 @@ class BrokerLifecycleManager:
         await self._unfenced.wait()
 
     async def controlled_shutdown(self, timeout_ms: int) -> bool:
-        """Let the controller move leaderships away; True when it has, False when the time was not enough.
+        """Let the controller move leaderships away; True when it has.
 
+        False when the time was not enough, or at once with `controlled.shutdown.enable=false`.
         After True no heartbeat is sent any more, for each would fence us once more in the metadata log.
         """
         self._move(LifecycleEvent.SHUTDOWN_REQUESTED)
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return True
         self._wake.set()
+        if not self._config.current.controlled_shutdown_enable:
+            self._move(LifecycleEvent.SHUTDOWN_GRANTED)
+            return False
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._shutdown_granted.wait()

@@ -27,7 +27,8 @@ async def delete_topics(
     topics = cache.image.topics
     if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
         asked = [
-            topics.topic(state.name) if state.name else topics.topic_by_id(state.topic_id) for state in request.body.topics
+            topics.topic_by_id(state.topic_id) if state.name is None else topics.topic(state.name)
+            for state in request.body.topics
         ]
     else:
         asked = [topics.topic(name) for name in request.body.topic_names]
@@ -37,4 +38,3 @@ async def delete_topics(
         return not any(topic_id in image.topics.by_id for topic_id in ids)
 
     return await forward_and_see(request, context, forwarding, cache, have_gone)
-

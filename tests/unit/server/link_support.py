@@ -1,4 +1,4 @@
-"""What the tests of the broker's link to its cluster share: images from records, requests over the wire, a fake controller."""
+"""For tests of the broker's link to its cluster: images from records, requests over the wire, a fake controller."""
 
 import inspect
 from collections.abc import Callable, Sequence

@@ -29,7 +29,7 @@ NONE = ErrorCode.none
 
 
 class Setup:
-    """A controller that registers, unfences whoever is caught up and wants it, and grants shutdowns at the third beat."""
+    """A controller that registers, unfences whoever is caught up and asks, and grants shutdowns at the third beat."""
 
     def __init__(self) -> None:
         self.controller = FakeController()
@@ -44,9 +44,10 @@ class Setup:
         self.channel = NodeToControllerChannel(
             "heartbeat", finder_with_leader(), self.controller.connect, request_timeout_ms=4_500
         )
+        self.config = config_holder()
         self.lifecycle = BrokerLifecycleManager(
             identity=IDENTITY,
-            config=config_holder(),
+            config=self.config,
             channel=self.channel,
             highest_metadata_offset=lambda: self.metadata_offset,
         )
@@ -284,6 +285,19 @@ def test_a_controlled_shutdown_ends_with_the_controllers_word() -> None:
         assert [beat.want_shut_down for beat in setup.beats[-4:]] == [False, True, True, True]
         await asyncio.sleep(30)
         assert len(setup.beats) == count  # each further one would fence us once more
+
+    story_of(play)
+
+
+def test_without_controlled_shutdown_the_broker_just_leaves() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        setup.config.update(setup.config.current.with_overrides({"controlled.shutdown.enable": "false"}))
+        await setup.run()
+        count = len(setup.beats)
+        assert not await setup.lifecycle.controlled_shutdown(10_000)
+        assert setup.lifecycle.state is BrokerState.SHUTTING_DOWN
+        await asyncio.sleep(5)
+        assert len(setup.beats) == count
 
     story_of(play)
 
