@@ -26,16 +26,22 @@ class Listener:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Bind and accept; an empty host is every interface, port 0 a free one.  Returns the port.
+    async def bind(self, host: str, port: int) -> int:
+        """Take the address without accepting yet; an empty host is every interface, port 0 a free one.
 
-        OSError when the address cannot be bound.
+        Returns the port.  OSError when the address cannot be bound.
         """
-        assert self._server is None, f"listener {self.name} is started once"
+        assert self._server is None, f"listener {self.name} is bound once"
         loop = asyncio.get_running_loop()
         bound = await self._bind(host, port)
-        self._server = await loop.create_server(self._make_protocol, sock=bound, backlog=self._backlog)
+        self._server = await loop.create_server(
+            self._make_protocol, sock=bound, backlog=self._backlog, start_serving=False
+        )
         return int(bound.getsockname()[1])
+
+    async def start_accepting(self) -> None:
+        assert self._server is not None, f"listener {self.name} is not bound"
+        await self._server.start_serving()
 
     async def _bind(self, host: str, port: int) -> socket.socket:
         """A socket whose options the accepted ones inherit."""

@@ -33,8 +33,8 @@ class ListenerEndpoint:
 class SocketServer:
     """Connections of the broker's listeners, or of the controller's.
 
-    Life: construct, `async with running()`, `listen` per listener, `stop_accepting`, leave.  Leaving closes every
-    connection.
+    Life: construct, `async with running()`, `bind` per listener, `start_accepting`, `stop_accepting`, leave.  Leaving
+    closes every connection.
     """
 
     def __init__(self, config: ConfigHolder[BrokerConfig], dispatcher: Dispatcher) -> None:
@@ -65,8 +65,11 @@ class SocketServer:
         finally:
             await self.close()
 
-    async def listen(self, listener_name: str, host: str, port: int, security_protocol: str = "PLAINTEXT") -> int:
-        """Accept connections; returns the port, which the system chooses for port 0.  OSError when it is taken."""
+    async def bind(self, listener_name: str, host: str, port: int, security_protocol: str = "PLAINTEXT") -> int:
+        """Take the address of a listener; returns the port, which the system chooses for port 0.
+
+        Clients are refused until `start_accepting`.  OSError when the address is taken.
+        """
         endpoint = ListenerEndpoint(listener_name, security_protocol)
         config = self._config.current
         listener = Listener(
@@ -76,9 +79,13 @@ class SocketServer:
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
         )
-        bound_port = await listener.start(host, port)
+        bound_port = await listener.bind(host, port)
         self._listeners.append(listener)
         return bound_port
+
+    async def start_accepting(self) -> None:
+        for listener in self._listeners:
+            await listener.start_accepting()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections live on."""

@@ -50,7 +50,9 @@ def server_of(
 async def listening(server: SocketServer) -> AsyncIterator[int]:
     """Run the server on a free port of loopback."""
     async with server.dispatcher.running(), server.running():
-        yield await server.listen("PLAINTEXT", "127.0.0.1", 0)
+        port = await server.bind("PLAINTEXT", "127.0.0.1", 0)
+        await server.start_accepting()
+        yield port
 
 
 class RecordingTransport:

@@ -195,7 +195,7 @@ def test_a_taken_port_is_an_oserror(run: Run) -> None:
             other: SocketServer = server_of(produce, services=[Store()])
             async with other.running():
                 with pytest.raises(OSError):
-                    await other.listen("PLAINTEXT", "127.0.0.1", port)
+                    await other.bind("PLAINTEXT", "127.0.0.1", port)
 
     run(story())
 
@@ -208,6 +208,22 @@ def test_a_malformed_frame_closes_the_socket(run: Run) -> None:
             writer.write(b"\xff\xff\xff\xff")
             assert await reader.read() == b""
             assert server.metrics.closed_count(MALFORMED) == 1
+            writer.close()
+
+    run(story())
+
+
+def test_a_bound_listener_has_its_port_and_refuses_until_it_accepts(run: Run) -> None:
+    async def story() -> None:
+        server = server_of(produce, services=[Store()])
+        async with server.dispatcher.running(), server.running():
+            port = await server.bind("PLAINTEXT", "127.0.0.1", 0)
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+            await server.start_accepting()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(frame(0, 3, 1))
+            assert await read_answer(reader) == struct.pack(">i", 1)
             writer.close()
 
     run(story())
