@@ -268,7 +268,8 @@ class Partition:
         if was_leader:
             for listener in list(self._listeners):
                 listener.on_becoming_follower(self.topic_partition)
-            self._context.on_delete_records_progress(self)
+            if self.delete_records_waiting:
+                self._context.on_delete_records_progress(self)
         return is_new_epoch
 
     def stop(self, error: ErrorCode, *, is_deleted: bool) -> None:
@@ -286,7 +287,8 @@ class Partition:
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             listener.on_deleted(self.topic_partition)
-        self._context.on_delete_records_progress(self)
+        if self.delete_records_waiting:
+            self._context.on_delete_records_progress(self)
 
     def _open_log(self) -> UnifiedLog:
         if self.local_log is None:

@@ -1,0 +1,54 @@
+from broker.replication.replica_state import ReplicaState
+
+
+def fetched(replica: ReplicaState, offset: int, *, leader_end: int, now_ms: int) -> None:
+    replica.update_fetch_state(
+        fetch_offset=offset, log_start_offset=0, leader_log_end_offset=leader_end, now_ms=now_ms, broker_epoch=12
+    )
+
+
+def test_a_fetch_at_the_end_is_caught_up_now() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 10, leader_end=10, now_ms=100)
+    assert (replica.log_end_offset, replica.last_caught_up_time_ms, replica.broker_epoch) == (10, 100, 12)
+
+
+def test_a_fetch_of_what_was_there_before_was_caught_up_then() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 0, leader_end=10, now_ms=100)
+    assert replica.last_caught_up_time_ms == 0
+    fetched(replica, 10, leader_end=20, now_ms=200)
+    assert replica.last_caught_up_time_ms == 100
+    fetched(replica, 19, leader_end=30, now_ms=300)
+    assert replica.last_caught_up_time_ms == 100
+
+
+def test_the_end_offset_may_go_back() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 10, leader_end=10, now_ms=100)
+    fetched(replica, 7, leader_end=10, now_ms=200)
+    assert (replica.log_end_offset, replica.last_fetch_leader_log_end_offset) == (7, 10)
+
+
+def test_being_caught_up_is_having_everything_or_having_had_it_recently() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 10, leader_end=10, now_ms=100)
+    assert replica.is_caught_up(10, 1_000_000, 30)
+    assert replica.is_caught_up(11, 130, 30)
+    assert not replica.is_caught_up(11, 131, 30)
+
+
+def test_a_new_leader_knows_nothing_but_gives_the_isr_its_time() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 10, leader_end=10, now_ms=100)
+    replica.reset(leader_log_end_offset=12, now_ms=500, is_new_leader=True, is_in_sync=True)
+    assert (replica.log_end_offset, replica.log_start_offset, replica.last_fetch_leader_log_end_offset) == (-1, -1, -1)
+    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms, replica.broker_epoch) == (500, 0, -1)
+
+
+def test_the_same_leader_in_a_new_epoch_keeps_what_it_knows() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 10, leader_end=10, now_ms=100)
+    replica.reset(leader_log_end_offset=12, now_ms=500, is_new_leader=False, is_in_sync=False)
+    assert (replica.log_end_offset, replica.last_fetch_leader_log_end_offset, replica.broker_epoch) == (10, 12, 12)
+    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms) == (0, 0)
