@@ -27,9 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.file, os.environ, arguments.override)
     configure_logging(arguments.log_level)
     warn_of_unknown_names(config)
-    from broker import broker_server  # late: a wrong configuration is told without loading the broker
+    from broker.broker_server import run as run_node  # late: wrong configuration is told without loading the broker
 
-    return broker_server.run(config, announce=announce)
+    return run_node(config, announce=announce)
 
 
 def announce(line: str) -> None:

@@ -199,7 +199,7 @@ class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettin
                 "controller.quorum.bootstrap.servers is missing: name the controllers as host:port, or in "
                 "controller.quorum.voters as id@host:port."
             ]
-        ids = [voter.id for voter in voters]
+        ids = [voter.node_id for voter in voters]
         if self.is_controller and len(voters) > 1:
             return [
                 f"controller.quorum.voters={','.join(map(str, voters))!r}: the embedded controller is a quorum of one; "

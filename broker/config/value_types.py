@@ -66,12 +66,12 @@ class Listener(NamedTuple):
 class Voter(NamedTuple):
     """One controller of a static quorum: `id@host:port`."""
 
-    id: int
+    node_id: int
     host: str
     port: int
 
     def __str__(self) -> str:
-        return f"{self.id}@{HostPort(self.host, self.port)}"
+        return f"{self.node_id}@{HostPort(self.host, self.port)}"
 
 
 def parse_integer(text: str, bits: int) -> int:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-import broker
 from broker.cli import main, server
 from broker.config.broker_config import BrokerConfig
 
@@ -21,9 +20,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BrokerConfig]]:
         announce("ready")
         return 3
 
-    stand_in = SimpleNamespace(run=run)
-    monkeypatch.setitem(sys.modules, "broker.broker_server", stand_in)
-    monkeypatch.setattr(broker, "broker_server", stand_in, raising=False)
+    monkeypatch.setitem(sys.modules, "broker.broker_server", SimpleNamespace(run=run))
     monkeypatch.setattr(server, "configure_logging", lambda level: None)
     for name in [name for name in os.environ if name.startswith("WHERRY_")]:
         monkeypatch.delenv(name)
