@@ -16,9 +16,7 @@ def shard_of(slots: int) -> FetchSessionCacheShard:
     return FetchSessionCacheShard(0, slots, Chance(1))
 
 
-def create(
-    shard: FetchSessionCacheShard, size: int, *, replica_id: int = -1, now_ms: int = 0
-) -> FetchSession | None:
+def create(shard: FetchSessionCacheShard, size: int, *, replica_id: int = -1, now_ms: int = 0) -> FetchSession | None:
     session = shard.try_create(replica_id=replica_id, size=size, uses_topic_ids=False, now_ms=now_ms)
     if session is not None:
         for index in range(size):

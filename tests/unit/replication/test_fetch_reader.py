@@ -1,0 +1,220 @@
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.common.disk import InlineDiskExecutor
+from broker.common.errors import ErrorCode, StorageFailure
+from broker.records.append_origin import AppendOrigin
+from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
+from broker.replication.fetch_params import EpochEndOffset, FetchParams, FetchPartition, FetchPartitionResult
+from broker.replication.fetch_reader import FetchReader
+from tests.support.builders import ReplicaWorld, batch, first_batch, topic_uuid, values_of
+from tests.support.sim_loop import SimLoop, simulate
+
+CONSUMER = FetchParams(version=12)
+
+
+def read(
+    world: ReplicaWorld, requests: Sequence[FetchPartition], params: FetchParams = CONSUMER
+) -> list[FetchPartitionResult]:
+    """Locate and read from the page cache."""
+    reader = FetchReader(world.replicas, InlineDiskExecutor())
+    done: list[list[FetchPartitionResult]] = []
+    reader.read_bytes(reader.locate(params, requests, is_first_read=True), done.append)
+    return done[0]
+
+
+def asked(offset: int = 0, partition: int = 0, max_bytes: int = 1 << 20, **keywords: Any) -> FetchPartition:
+    return FetchPartition("t", partition, offset, max_bytes, **keywords)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> ReplicaWorld:
+    world = ReplicaWorld(tmp_path)
+    world.register_brokers(1, 2)
+    world.create_topic(partitions=3, leader_epoch=5)
+    return world
+
+
+def test_records_offsets_and_start_inside_a_batch(world: ReplicaWorld) -> None:
+    world.append(batch("a", "b", "c"), batch("d"))
+    (result,) = read(world, [asked(1)])
+    assert values_of(result.records) == [b"a", b"b", b"c", b"d"]  # whole batches: the client skips what is below
+    assert first_batch(result.records).base_offset == 0
+    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (4, 4, 0)
+    assert result.aborted_transactions is None
+    assert result.has_more
+
+
+def test_the_first_batch_exceeds_every_limit_the_others_do_not(world: ReplicaWorld) -> None:
+    """KIP-74: progress is always possible, and only once per response."""
+    for partition in range(3):
+        world.append(batch(b"x" * 5000), batch("small"), partition=partition)
+    first, second, third = read(
+        world, [asked(), asked(partition=1), asked(partition=2)], FetchParams(version=12, max_bytes=10)
+    )
+    assert [len(values_of(each.records)) for each in (first, second, third)] == [1, 0, 0]
+    assert [each.error for each in (first, second, third)] == [ErrorCode.none] * 3
+    assert second.records == b""
+    assert second.high_watermark == 2
+
+
+def test_the_limit_of_the_partition_and_what_remains_of_the_request(world: ReplicaWorld) -> None:
+    size = len(batch("a"))
+    for partition in range(3):
+        world.append(*(batch("a") for _ in range(5)), partition=partition)
+    requests = [asked(max_bytes=3 * size + 10), asked(partition=1), asked(partition=2)]
+    results = read(world, requests, FetchParams(version=12, max_bytes=4 * size + 10))
+    assert [len(values_of(each.records)) for each in results] == [3, 1, 0]
+    assert [each.has_more for each in results] == [True, True, True]
+
+
+def test_an_empty_first_partition_does_not_use_up_the_first_batch(world: ReplicaWorld) -> None:
+    world.append(batch(b"x" * 5000), partition=1)
+    first, second = read(world, [asked(), asked(partition=1, max_bytes=1)])
+    assert (values_of(first.records), len(values_of(second.records))) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (asked(3), ErrorCode.offset_out_of_range),
+        (asked(-1), ErrorCode.offset_out_of_range),
+        (asked(0), ErrorCode.offset_out_of_range),
+        (asked(1, current_leader_epoch=4), ErrorCode.fenced_leader_epoch),
+        (asked(1, current_leader_epoch=6), ErrorCode.unknown_leader_epoch),
+        (asked(1, partition=7), ErrorCode.unknown_topic_or_partition),
+        (asked(1, topic_id=UUID(int=700)), ErrorCode.inconsistent_topic_id),
+        (asked(1, topic_id=topic_uuid("t"), current_leader_epoch=5), ErrorCode.none),
+        (FetchPartition(None, 0, 0, 100, topic_id=UUID(int=700)), ErrorCode.unknown_topic_id),
+        (asked(0, last_fetched_epoch=5), ErrorCode.offset_out_of_range),
+        (asked(1, last_fetched_epoch=6), ErrorCode.offset_out_of_range),
+    ],
+)
+def test_errors(world: ReplicaWorld, request_: FetchPartition, error: ErrorCode) -> None:
+    world.append(batch("a"), batch("b"))
+    world.partition().delete_records_on_leader(1)
+    request_.hosted = None
+    (result,) = read(world, [request_])
+    assert result.error is error
+    if error is not ErrorCode.none:
+        assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (-1, -1, -1)
+        assert (result.records, result.aborted_transactions) == (b"", None)
+        is_unknown = error in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition)
+        assert result.is_unresolved == is_unknown
+        assert result.completes_fetch == (not is_unknown)
+
+
+def test_divergence_is_told_with_offsets_and_without_records(world: ReplicaWorld) -> None:
+    world.append(batch("a"), batch("b"))
+    world.place(leader=1, leader_epoch=8)
+    world.append(batch("c"))
+    (result,) = read(world, [asked(3, last_fetched_epoch=6)])
+    assert (result.error, result.diverging_epoch) == (ErrorCode.none, EpochEndOffset(5, 2))
+    assert (result.high_watermark, result.records, result.completes_fetch) == (3, b"", True)
+    (result,) = read(world, [asked(3, last_fetched_epoch=5)])
+    assert result.diverging_epoch == EpochEndOffset(5, 2)
+    (result,) = read(world, [asked(2, last_fetched_epoch=5)])
+    assert (result.diverging_epoch, values_of(result.records)) == (None, [b"c"])
+
+
+def test_read_committed_ends_at_the_last_stable_offset_and_lists_aborted_transactions(world: ReplicaWorld) -> None:
+    def transactional(value: str, producer_id: int, sequence: int = 0) -> bytearray:
+        return batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+
+    def end(producer_id: int, kind: ControlRecordType) -> bytearray:
+        return end_transaction_marker_batch(
+            EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp=1
+        )
+
+    world.append(transactional("a", 7), transactional("b", 8))
+    committed = FetchParams(version=12, isolation_level=1)
+    (result,) = read(world, [asked()], committed)
+    assert (result.records, result.aborted_transactions, result.last_stable_offset) == (b"", (), 0)
+    partition = world.partition()
+    partition.append_records_to_leader([end(7, ControlRecordType.ABORT)], AppendOrigin.COORDINATOR)
+    (result,) = read(world, [asked()], committed)
+    assert (values_of(result.records), result.last_stable_offset) == ([b"a"], 1)
+    assert [(each.producer_id, each.first_offset) for each in result.aborted_transactions or ()] == [(7, 0)]
+    partition.append_records_to_leader([end(8, ControlRecordType.COMMIT)], AppendOrigin.COORDINATOR)
+    (result,) = read(world, [asked()], committed)
+    assert (values_of(result.records), result.last_stable_offset, result.high_watermark) == ([b"a", b"b"], 4, 4)
+    (plain,) = read(world, [asked()])
+    assert (values_of(plain.records), plain.aborted_transactions) == ([b"a", b"b"], None)
+
+
+def test_an_older_segment_answers_at_once(world: ReplicaWorld) -> None:
+    world.append(batch("a"))
+    world.partition().log.roll()
+    world.append(batch("b"))
+    (result,) = read(world, [asked()])
+    assert (values_of(result.records), result.completes_fetch) == ([b"a"], True)
+    (result,) = read(world, [asked(1)])
+    assert (values_of(result.records), result.completes_fetch) == ([b"b"], False)
+
+
+def test_requests_are_counted_by_topic(world: ReplicaWorld) -> None:
+    read(world, [asked(), asked(9), asked(current_leader_epoch=9)])
+    stats = world.partition().topic_stats
+    assert (stats.total_fetch_requests, stats.failed_fetch_requests) == (3, 0)
+
+
+class ColdDisk(InlineDiskExecutor):
+    """Runs in the next turn of the loop, as a thread would."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def submit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "asyncio.Future[Any]":
+        self.calls += 1
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        loop.call_soon(lambda: future.set_result(function(*args, **kwargs)))
+        return future
+
+
+def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
+    world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.replication.fetch_reader.read_cached", lambda file_slice: None)
+
+    async def story(loop: SimLoop) -> None:
+        world.append(batch("a"))
+        world.append(batch("b"), partition=1)
+        disk = ColdDisk()
+        reader = FetchReader(world.replicas, disk)
+        answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
+        located = reader.locate(CONSUMER, [asked(), asked(partition=1), asked(partition=2)], is_first_read=True)
+        reader.read_bytes(located, answered.set_result)
+        assert not answered.done()
+        results = await answered
+        assert [values_of(each.records) for each in results] == [[b"a"], [b"b"], []]
+        assert disk.calls == 1
+
+    simulate(story)
+
+
+def test_a_failed_or_shortened_read_is_a_storage_error(world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_or_shorten(file_slice: Any) -> bytes:
+        if file_slice.position == 0:
+            raise StorageFailure("unreadable")
+        return b"short"
+
+    monkeypatch.setattr("broker.replication.fetch_reader.read_cached", lambda file_slice: None)
+    monkeypatch.setattr("broker.replication.fetch_reader.read", fail_or_shorten)
+
+    async def story(loop: SimLoop) -> None:
+        world.append(batch("a"))
+        world.append(batch("a"), batch("b"), partition=1)
+        reader = FetchReader(world.replicas, ColdDisk())
+        answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
+        located = reader.locate(CONSUMER, [asked(), asked(1, partition=1)], is_first_read=True)
+        reader.read_bytes(located, answered.set_result)
+        for result in await answered:
+            assert (result.error, result.records, result.high_watermark) == (ErrorCode.kafka_storage_error, b"", -1)
+
+    simulate(story)

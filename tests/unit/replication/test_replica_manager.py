@@ -1,0 +1,374 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.common.errors import (
+    ErrorCode,
+    InconsistentTopicIdError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    StorageFailure,
+    UnknownTopicOrPartitionError,
+)
+from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from broker.replication.fetch_params import FetchParams, FetchPartition, LeaderHint
+from broker.schemas.cluster_metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tests.support.builders import ReplicaWorld, batch, settle, topic_uuid, values_of
+from tests.support.sim_loop import SimLoop, simulate
+
+T = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> ReplicaWorld:
+    world = ReplicaWorld(tmp_path)
+    world.register_brokers(1, 2)
+    return world
+
+
+# Which partitions are here
+
+
+def test_the_three_reasons_for_not_finding_a_partition(world: ReplicaWorld) -> None:
+    world.create_topic("elsewhere", replicas=(2,), leader=2)
+    world.create_topic("t")
+    assert world.replicas.partition(T).topic_id == topic_uuid("t")
+    with pytest.raises(UnknownTopicOrPartitionError):
+        world.replicas.partition(TopicPartition("missing", 0))
+    with pytest.raises(NotLeaderOrFollowerError):
+        world.replicas.partition(TopicPartition("elsewhere", 0))
+    world.logs.failure = StorageFailure("disk")
+    world.create_topic("broken")
+    with pytest.raises(StorageFailure):
+        world.replicas.partition(TopicPartition("broken", 0))
+    assert world.replicas.lookup_error(TopicPartition("broken", 0)) is ErrorCode.kafka_storage_error
+
+
+def test_a_log_that_cannot_be_opened_does_not_stop_the_others(world: ReplicaWorld) -> None:
+    world.logs.failure = StorageFailure("disk")
+    world.create_topic("broken")
+    world.logs.failure = None
+    world.create_topic("t")
+    assert world.partition("broken").is_offline
+    assert world.partition("t").is_leader
+    world.place("broken")
+    assert world.partition("broken").is_leader  # the next change of it tries again
+
+
+def test_a_topic_that_is_deleted_and_made_again_in_one_delta(world: ReplicaWorld) -> None:
+    world.create_topic("t")
+    world.append(batch("a"))
+    old = world.partition()
+    again = topic_uuid("t", 1)
+    world.replay(
+        RemoveTopicRecord(topic_id=topic_uuid("t")),
+        TopicRecord(name="t", topic_id=again),
+        PartitionRecord(
+            partition_id=0, topic_id=again, replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+        ),
+    )
+    new = world.partition()
+    assert new is not old
+    assert (new.topic_id, new.log.log_end_offset, old.local_log) == (again, 0, None)
+    assert world.logs.deleted == [T]
+
+
+def test_counts_of_a_deleted_topic_are_forgotten(world: ReplicaWorld) -> None:
+    world.create_topic("t", partitions=2)
+    world.append(batch("a"))
+    assert set(world.replicas.topic_counts) == {"t", ""}
+    world.delete_topic()
+    assert set(world.replicas.topic_counts) == {""}
+    assert list(world.replicas.partitions()) == []
+
+
+def test_a_log_of_an_earlier_incarnation_is_replaced(world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic was deleted and made again while this broker was down."""
+    create, refused = world.logs.get_or_create, []
+
+    def get_or_create(topic_partition: TopicPartition, topic_id: object) -> object:
+        if not refused:
+            refused.append(topic_id)
+            raise InconsistentTopicIdError("other id")
+        return create(topic_partition, topic_id)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.logs, "get_or_create", get_or_create)
+    world.create_topic("t")
+    assert world.logs.deleted == [T]
+    assert world.partition().is_leader
+
+
+def test_stray_logs_are_deleted_at_start(world: ReplicaWorld) -> None:
+    world.create_topic("t")
+    world.create_topic("moved", replicas=(2,), leader=2)
+    for topic, incarnation in (("gone", 0), ("moved", 0)):
+        world.logs.get_or_create(TopicPartition(topic, 0), topic_uuid(topic, incarnation))
+    world.replicas.delete_stray_logs(world.metadata.image)
+    assert world.logs.deleted == [TopicPartition("gone", 0), TopicPartition("moved", 0)]
+    assert T in world.logs.logs
+
+
+def test_who_leads_is_known_from_the_partition_or_the_metadata(world: ReplicaWorld) -> None:
+    world.create_topic("t", replicas=(1, 2), leader=2, leader_epoch=4)
+    world.create_topic("elsewhere", replicas=(2,), leader=2, leader_epoch=6)
+    assert world.replicas.leader_hint(T) == LeaderHint(2, 4)
+    assert world.replicas.leader_hint(TopicPartition("elsewhere", 0)) == LeaderHint(2, 6)
+    assert world.replicas.leader_hint(TopicPartition("missing", 0)) == LeaderHint(-1, -1)
+
+
+# Produce
+
+
+def test_partitions_of_a_request_are_independent(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t")
+        world.create_topic("elsewhere", replicas=(2,), leader=2)
+        results = await world.produce(
+            [
+                (TopicPartition("missing", 0), batch("a")),
+                (T, batch("b")),
+                (TopicPartition("elsewhere", 0), batch("c")),
+                (TopicPartition(CONSUMER_OFFSETS_TOPIC, 0), batch("d")),
+            ],
+            acks=-1,
+        )
+        assert [result.error for result in results] == [
+            ErrorCode.unknown_topic_or_partition,
+            ErrorCode.none,
+            ErrorCode.not_leader_or_follower,
+            ErrorCode.invalid_topic_exception,
+        ]
+        assert [result.base_offset for result in results] == [-1, 0, -1, -1]
+        assert world.replicas.topic_stats.unknown.total_produce_requests == 2
+
+    simulate(story)
+
+
+def test_acks_that_do_not_exist_are_refused_for_all(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t")
+        results = await world.produce([(T, batch("a")), (TopicPartition("missing", 0), batch("b"))], acks=2)
+        assert [result.error for result in results] == [ErrorCode.invalid_required_acks] * 2
+        assert world.partition().log.log_end_offset == 0
+        assert await world.produce([], acks=-1) == []
+
+    simulate(story)
+
+
+def test_internal_topics_are_for_those_who_may(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        internal = world.create_topic(CONSUMER_OFFSETS_TOPIC)
+        (refused,) = await world.produce([(internal, batch("a"))])
+        (taken,) = await world.produce([(internal, batch("a"))], allow_internal_topics=True)
+        assert (refused.error, taken.error) == (ErrorCode.invalid_topic_exception, ErrorCode.none)
+
+    simulate(story)
+
+
+def test_acks_all_waits_for_the_replicas_of_each_partition(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2))
+        world.create_topic("alone")
+        produced = loop.create_task(world.produce([(T, batch("a")), (TopicPartition("alone", 0), batch("b"))], acks=-1))
+        await settle()
+        assert not produced.done()
+        assert len(world.replicas.produce_purgatory) == 1
+        follower = FetchParams(version=17, replica_id=2, replica_epoch=12)
+        await world.fetch(follower, FetchPartition("t", 0, 1, 1000, log_start_offset=0))
+        results = await produced
+        assert [(result.error, result.base_offset) for result in results] == [(ErrorCode.none, 0)] * 2
+        assert len(world.replicas.produce_purgatory) == 0
+
+    simulate(story)
+
+
+def test_pipelined_requests_complete_in_the_order_of_their_offsets(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2))
+        completed: list[int] = []
+        for _ in range(5):
+            world.replicas.append_records(
+                timeout_ms=1000,
+                required_acks=-1,
+                entries=[(T, batch("a"))],
+                on_complete=lambda results: completed.append(results[0].base_offset),
+            )
+            await settle()
+        follower = FetchParams(version=17, replica_id=2, replica_epoch=12)
+        await world.fetch(follower, FetchPartition("t", 0, 3, 1000, log_start_offset=0))
+        await settle()
+        assert completed == [0, 1, 2]
+        await asyncio.sleep(2)
+        assert sorted(completed) == [0, 1, 2, 3, 4]
+        assert world.replicas.produce_purgatory.expired_count == 2
+
+    simulate(story)
+
+
+def test_append_now_keeps_the_order_and_says_what_is_wrong(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2), configs={"min.insync.replicas": "2"})
+        staged = loop.create_task(world.produce([(T, batch("first"))]))
+        await asyncio.sleep(0)
+        result = world.replicas.append_now(T, batch("second"))
+        assert (result.error, result.base_offset) == (None, 1)
+        assert (await staged)[0].base_offset == 0
+        world.place(isr=(1,))
+        with pytest.raises(NotEnoughReplicasError):
+            world.replicas.append_now(T, batch("third"))
+        assert world.replicas.append_now(T, batch("third"), required_acks=1).base_offset == 2
+        world.place(leader=2, leader_epoch=1)
+        with pytest.raises(NotLeaderOrFollowerError):
+            world.replicas.append_now(T, batch("fourth"))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            world.replicas.append_now(TopicPartition("missing", 0), batch("a"))
+
+    simulate(story)
+
+
+# Fetch
+
+
+def test_a_parked_fetch_costs_nothing_once_cancelled(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t")
+        operation = world.replicas.fetch(
+            FetchParams(version=12, max_wait_ms=500),
+            [FetchPartition("t", 0, 0, 100)],
+            lambda results: pytest.fail("told"),
+        )
+        assert operation is not None
+        world.replicas.cancel_fetch(operation)
+        await world.produce([(T, batch("a"))])
+        await asyncio.sleep(1)
+        assert len(world.replicas.fetch_purgatory) == 0
+        assert world.replicas.expired_fetches == {"consumer": 0, "follower": 0}
+
+    simulate(story)
+
+
+def test_an_expired_fetch_answers_with_what_is_there(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t")
+        await world.produce([(T, batch("a"))])
+        started = loop.time()
+        (result,) = await world.fetch(
+            FetchParams(version=12, max_wait_ms=500, min_bytes=1000), FetchPartition("t", 0, 0, 100)
+        )
+        assert values_of(result.records) == [b"a"]
+        assert loop.time() - started == 0.5
+        assert world.replicas.expired_fetches == {"consumer": 1, "follower": 0}
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 500])
+def test_unknown_partitions_do_not_hasten_the_answer_of_others(world: ReplicaWorld, wait_ms: int) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t")
+        params = FetchParams(version=12, max_wait_ms=wait_ms)
+        only_unknown = await world.fetch(params, FetchPartition("x", 0, 0, 100))
+        assert (only_unknown[0].error, loop.time()) == (ErrorCode.unknown_topic_or_partition, 0)
+        mixed = await world.fetch(params, FetchPartition("x", 0, 0, 100), FetchPartition("t", 0, 0, 100))
+        assert [result.error for result in mixed] == [ErrorCode.unknown_topic_or_partition, ErrorCode.none]
+        assert loop.time() == wait_ms / 1000
+        assert await world.fetch(params) == []
+
+    simulate(story)
+
+
+def test_bytes_out_are_counted_for_consumers_and_followers_apart(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2))
+        await world.produce([(T, batch("a"))])
+        size = len(batch("a"))
+        follower = FetchParams(version=17, replica_id=2, replica_epoch=12)
+        copied = await world.fetch(follower, FetchPartition("t", 0, 0, 1000, log_start_offset=0))
+        world.replicas.count_bytes_out(copied, is_from_follower=True)
+        await world.fetch(follower, FetchPartition("t", 0, 1, 1000, log_start_offset=0))
+        read = await world.fetch(FetchParams(version=12), FetchPartition("t", 0, 0, 1000))
+        world.replicas.count_bytes_out(read, is_from_follower=False)
+        stats = world.partition().topic_stats
+        assert (stats.replication_bytes_out, stats.bytes_out) == (size, size)
+
+    simulate(story)
+
+
+# The rest
+
+
+def test_logs_are_described_with_size_and_lag(world: ReplicaWorld) -> None:
+    world.create_topic("t", replicas=(1, 2))
+    world.append(batch("a"), batch("b"))
+    (described,) = world.replicas.describe_logs()
+    assert described == (T, 2 * len(batch("a")), 2)
+
+
+def test_active_producers_are_those_of_the_leader(world: ReplicaWorld) -> None:
+    world.create_topic("t", replicas=(1, 2))
+    world.append(batch("a", producer_id=7, producer_epoch=2, base_sequence=0))
+    (producer,) = world.replicas.active_producers(T)
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 0)
+    world.place(leader=2, leader_epoch=1)
+    with pytest.raises(NotLeaderOrFollowerError):
+        world.replicas.active_producers(T)
+
+
+def test_the_volume_has_a_size(world: ReplicaWorld, tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        total, free = await world.replicas.volume_bytes()
+        assert total > 0
+        assert 0 <= free <= total
+        assert world.replicas.log_directory == tmp_path
+
+    simulate(story)
+
+
+def test_isrs_are_looked_at_every_half_of_the_lag_time(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2))
+        world.append(batch("a"))
+        async with world.replicas.running():
+            world.now_ms += 29_000
+            await asyncio.sleep(15.1)
+            assert world.alter_partition.proposed_isr is None
+            world.now_ms += 2_000
+            await asyncio.sleep(15)
+            assert world.alter_partition.proposed_isr == (1,)
+
+    simulate(story)
+
+
+def test_a_thousand_idle_partitions_cost_nothing_in_a_session(world: ReplicaWorld) -> None:
+    """The work of an idle incremental fetch does not grow with the session: nothing is located at all."""
+
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", partitions=300)
+        sessions, params = world.sessions, FetchParams(version=12, max_wait_ms=100)
+
+        async def fetch(session_id: int, epoch: int, partitions: list[FetchPartition]) -> tuple[int, list[int]]:
+            context = sessions.new_context(
+                session_id=session_id,
+                session_epoch=epoch,
+                replica_id=-1,
+                uses_topic_ids=False,
+                partitions=partitions,
+                forgotten=[],
+            )
+            assert context.source is not None
+            answer = context.answer(await world.start_fetch(params, context.source))
+            return answer.session_id, [result.partition for result in answer.results]
+
+        session_id, told = await fetch(0, 0, [FetchPartition("t", index, 0, 1000) for index in range(300)])
+        assert told == list(range(300))
+        assert (await fetch(session_id, 1, []))[1] == []
+        counted = world.partition().topic_stats.total_fetch_requests
+        waiting = loop.create_task(fetch(session_id, 2, []))
+        await settle()
+        assert world.partition().topic_stats.total_fetch_requests == counted
+        await world.produce([(TopicPartition("t", 123), batch("a"))])
+        assert (await waiting)[1] == [123]
+        assert world.partition().topic_stats.total_fetch_requests == counted + 1
+
+    simulate(story)
