@@ -63,6 +63,7 @@ class MetadataLog:
         MetadataLogCorruptError when bytes that were flushed are broken.  Runs once, before anything is served.
         """
         self._file_system.make_directories(self.directory)
+        self._file_system.sync_directory(self.directory.parent)
         names = self._file_system.list_directory(self.directory)
         for name in names:
             if name.endswith((PART_SUFFIX, ".tmp", ".deleted")):
