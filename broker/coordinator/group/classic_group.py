@@ -112,10 +112,11 @@ class ClassicGroup:
         """Forget a member or a pending member id; whoever waits for an answer must have it before."""
         self.pending_join_members.pop(member_id, None)
         self.pending_sync_members.pop(member_id, None)
-        member = self.members.pop(member_id, None)
+        member = self.members.get(member_id)
         if member is None:
             return None
         assert not member.is_awaiting_join, f"{member_id} is removed with an open JoinGroup"
+        del self.members[member_id]
         self._count_protocols(member, -1)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]

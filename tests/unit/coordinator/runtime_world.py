@@ -1,0 +1,31 @@
+"""RuntimeWorld: a CoordinatorRuntime of CountingShards over logs in memory."""
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.config.topic_config import TopicConfig
+from broker.coordinator.coordinator_runtime import CoordinatorRuntime
+from tests.support.group_world import NODE
+from tests.support.memory_partition_writer import MemoryLog, MemoryPartitionWriter
+from tests.support.sim_loop import SimClock, SimLoop
+from tests.unit.coordinator.counting_shard import CountingShard
+
+
+class RuntimeWorld:
+    def __init__(self, loop: SimLoop, topic: dict[str, str] | None = None, **settings: str) -> None:
+        properties = {**NODE, **{name.replace("_", "."): value for name, value in settings.items()}}
+        self.writer = MemoryPartitionWriter(TopicConfig(topic or {}))
+        self.loads: list[float] = []
+        self.runtime: CoordinatorRuntime[CountingShard] = CoordinatorRuntime(
+            "topic", self.writer, SimClock(loop), ConfigHolder(BrokerConfig(properties)), CountingShard, self
+        )
+
+    def partition_loaded(self, seconds: float) -> None:
+        self.loads.append(seconds)
+
+    @property
+    def log(self) -> MemoryLog:
+        return self.writer.log(0, "topic")
+
+    @property
+    def shard(self) -> CountingShard:
+        return self.runtime.shard(0)
