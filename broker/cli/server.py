@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.file, os.environ, arguments.override)
     configure_logging(arguments.log_level)
     warn_of_unknown_names(config)
-    from broker.broker_server import run as run_node  # late: wrong configuration is told without loading the broker
+    from broker.node import run as run_node  # late: wrong configuration is told without loading the broker
 
     return run_node(config, announce=announce)
 

@@ -1,4 +1,4 @@
-"""LogDirectory: what belongs to a log directory as a whole: lock, clean-shutdown marker, checkpoints."""
+"""LogDirectory: what belongs to a log directory as a whole: clean-shutdown marker and checkpoints."""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from typing import Final
 import structlog
 
 from broker.common.errors import StorageFailure
-from broker.common.file_system import FileLock, FileSystem, write_file_atomically
-from broker.common.identifiers import TopicPartition
+from broker.common.file_system import FileSystem, read_file, write_file_atomically
+from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.log.offset_checkpoint_file import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -20,7 +20,6 @@ from broker.log.offset_checkpoint_file import (
 log = structlog.get_logger(__name__)
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
-LOCK_FILE: Final = ".lock"
 
 
 class Checkpoint:
@@ -52,34 +51,31 @@ class Checkpoint:
 
 
 class LogDirectory:
-    """Locked from `lock` to `release`.  Everything here waits for the disk and is used at start and stop only."""
+    """Everything here waits for the disk and is used at start and stop only; the node holds the directory's lock."""
 
     def __init__(self, file_system: FileSystem, path: Path) -> None:
         self._file_system = file_system
         self.path = path
-        self._lock: FileLock | None = None
         self.recovery_points = Checkpoint(file_system, path / RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = Checkpoint(file_system, path / LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = Checkpoint(file_system, path / REPLICATION_OFFSET_CHECKPOINT)
 
-    def lock(self) -> None:
-        """StorageFailure when another process has it."""
-        self._file_system.make_directories(self.path)
-        self._lock = self._file_system.lock(self.path / LOCK_FILE)
+    def take_clean_shutdown_marker(self) -> int | None:
+        """The broker epoch of the last stop if it was clean, -1 when the marker does not tell; None after a crash.
 
-    def release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def take_clean_shutdown_marker(self) -> bool:
-        """Whether the last stop was clean; the marker is gone, durably, before anything is opened."""
+        The marker is gone, durably, before anything is opened.
+        """
         marker = self.path / CLEAN_SHUTDOWN_FILE
-        if not self._file_system.exists(marker):
-            return False
+        try:
+            content = read_file(self._file_system, marker)
+        except FileNotFoundError:
+            return None
         self._file_system.remove(marker)
         self._file_system.sync_directory(self.path)
-        return True
+        try:
+            return int(json.loads(content)["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            return NO_EPOCH
 
     def write_clean_shutdown_marker(self, broker_epoch: int) -> None:
         """Last act of a clean stop: everything else is on the device."""

@@ -15,7 +15,7 @@ from broker.common.clock import Clock
 from broker.common.disk import DISK_THREADS, DiskExecutor
 from broker.common.errors import InconsistentTopicIdError, StorageFailure
 from broker.common.file_system import FileSystem
-from broker.common.identifiers import TopicPartition, uuid_to_text
+from broker.common.identifiers import NO_EPOCH, TopicPartition, uuid_to_text
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -87,6 +87,7 @@ class LogManager:
             housekeeping=self.housekeeper,
             producer_id_expiration_ms=config.current.producer_id_expiration_ms,
         )
+        self.previous_broker_epoch = NO_EPOCH  # of the last clean stop, once started
         metrics.observe(self.all)
 
     @property
@@ -100,14 +101,16 @@ class LogManager:
     # -- start -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Lock the directory and load its logs, recovering them after an unclean stop.
+        """Load the logs of the directory, recovering them after an unclean stop.
 
-        StorageFailure when another process has the directory, or it holds what is no log.  A log that the disk does
+        The caller holds the directory's lock.  StorageFailure when it holds what is no log.  A log that the disk does
         not let us open is left out, with an error in the log, and tried again by `get_or_create`.
         """
         started = time.perf_counter()
-        was_clean = await self._disk.run(self._lock_and_take_marker)
         directory = self._directory
+        epoch = await self._disk.run(directory.take_clean_shutdown_marker)
+        was_clean = epoch is not None
+        self.previous_broker_epoch = NO_EPOCH if epoch is None else epoch
         recovery_points = await self._disk.run(directory.recovery_points.read)
         log_start_offsets = await self._disk.run(directory.log_start_offsets.read)
         self._high_watermarks = await self._disk.run(directory.high_watermarks.read)
@@ -133,10 +136,6 @@ class LogManager:
             recovered_segments=recovered_segments,
             seconds=round(time.perf_counter() - started, 3),
         )
-
-    def _lock_and_take_marker(self) -> bool:
-        self._directory.lock()
-        return self._directory.take_clean_shutdown_marker()
 
     def _sort_out(self, names: Iterable[str]) -> list[TopicPartition]:
         """The partitions among the directories; what is set aside for deletion is deleted soon."""
@@ -371,7 +370,6 @@ class LogManager:
         except StorageFailure as failure:
             is_clean = False
             log.error("shutdown_not_clean", error=str(failure))
-        self._directory.release()
         log.info(
             "logs_closed",
             logs=len(self._logs),

@@ -1,0 +1,226 @@
+"""BrokerServer: the broker half of a node; it builds its objects in the order in which they depend on each other."""
+
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+
+from broker.common.chance import Chance
+from broker.common.clock import Clock
+from broker.common.disk import DiskExecutor
+from broker.common.file_system import FileSystem
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.config.value_types import Listener
+from broker.coordinator.group.group_coordinator import GroupCoordinator
+from broker.log.log_manager import LogManager
+from broker.metadata.config_repository import ConfigRepository
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metrics.broker_metrics import BrokerMetrics
+from broker.metrics.coordinator_metrics import CoordinatorMetrics
+from broker.metrics.log_metrics import LogMetrics
+from broker.metrics.registry import MetricsRegistry
+from broker.metrics.replication_metrics import ReplicationMetrics
+from broker.metrics.request_metrics import RequestMetrics
+from broker.network.broker_client import BrokerClient
+from broker.replication.alter_partition_manager import DetachedAlterPartitionManager
+from broker.replication.fetch_manager import FetchManager
+from broker.replication.fetch_session_cache import FetchSessionCache
+from broker.replication.replica_manager import ReplicaManager, monotonic_ms
+from broker.server.api_registry import broker_api_registry
+from broker.server.api_version_manager import ApiVersionManager
+from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
+from broker.server.broker_features import BrokerFeatures
+from broker.server.broker_identity import BrokerIdentity
+from broker.server.broker_lifecycle_manager import BrokerLifecycleManager
+from broker.server.controller_finder import ControllerFinder, Endpoint
+from broker.server.dispatcher import Dispatcher
+from broker.server.dynamic_config_publisher import DynamicConfigPublisher
+from broker.server.forwarding_manager import ForwardingManager
+from broker.server.metadata_observer import MetadataObserver
+from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
+from broker.server.node_to_controller_channel import ControllerConnection, NodeToControllerChannel
+from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
+from broker.server.producer_id_manager import ProducerIdManager
+from broker.server.socket_server import SocketServer
+
+log = structlog.get_logger(__name__)
+
+CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = 5_000  # a leadership that cannot move must not hold a stop for longer
+
+
+class ControllerLink:
+    """How this broker reaches the metadata quorum: who leads it, what it says, and a channel per purpose."""
+
+    def __init__(self, config: BrokerConfig, identity: BrokerIdentity, publisher: MetadataPublisher) -> None:
+        self._client_id = f"broker-{identity.node_id}"
+        self.finder = ControllerFinder(
+            [Endpoint(*server) for server in config.quorum_bootstrap_servers],
+            {voter.node_id: Endpoint(voter.host, voter.port) for voter in config.quorum_voters},
+        )
+        self.observer = MetadataObserver(
+            finder=self.finder,
+            connect=self.connect,
+            publisher=publisher,
+            identity=identity,
+            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        )
+        # Half a session: a heartbeat that is stuck leaves time for another one (kraft: heartbeat channel).
+        self.heartbeats = self._channel("heartbeat", config.broker_session_timeout_ms // 2)
+        self.forwarding = self._channel("forwarding", config.request_timeout_ms)
+        self.producer_ids = self._channel("producer-ids", config.request_timeout_ms)
+
+    def connect(self, endpoint: Endpoint) -> ControllerConnection:
+        return BrokerClient(endpoint.host, endpoint.port, self._client_id)
+
+    def _channel(self, purpose: str, request_timeout_ms: int) -> NodeToControllerChannel:
+        return NodeToControllerChannel(purpose, self.finder, self.connect, request_timeout_ms=request_timeout_ms)
+
+
+class BrokerServer:
+    """Life: construct, `start`, `stop`.  Construction only wires; nothing runs or waits before `start`."""
+
+    def __init__(
+        self,
+        config: ConfigHolder[BrokerConfig],
+        identity: BrokerIdentity,
+        *,
+        clock: Clock,
+        chance: Chance,
+        file_system: FileSystem,
+        disk: DiskExecutor,
+        registry: MetricsRegistry,
+        request_metrics: RequestMetrics,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.cache = MetadataCache(chance)
+        self.publisher = MetadataPublisher(self.cache)
+        self.repository = ConfigRepository(config.current, self.cache)
+        self.link = ControllerLink(config.current, identity, self.publisher)
+        self.lifecycle = BrokerLifecycleManager(
+            identity=identity,
+            config=config,
+            channel=self.link.heartbeats,
+            highest_metadata_offset=lambda: self.link.observer.applied_offset,
+        )
+        self.forwarding = ForwardingManager(self.link.forwarding)
+        self.topic_creation = AutoTopicCreationManager(self.cache, self.forwarding, config)
+        self.producer_ids = ProducerIdManager(
+            self.link.producer_ids, identity.node_id, lambda: self.lifecycle.broker_epoch
+        )
+        self.logs = LogManager(
+            config,
+            clock=clock,
+            file_system=file_system,
+            disk=disk,
+            chance=chance,
+            metrics=LogMetrics(registry),
+            topic_config=self.repository.topic_config,
+        )
+        self.replicas = ReplicaManager(
+            local_broker_id=identity.node_id,
+            config=config,
+            log_manager=self.logs,
+            metadata_cache=self.cache,
+            disk=disk,
+            clock=clock,
+            alter_partition_manager=DetachedAlterPartitionManager(),
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+        )
+        self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
+        group_metrics = CoordinatorMetrics(registry)
+        writer = ReplicaPartitionWriter(self.replicas, disk)
+        self.groups = GroupCoordinator(config, clock, chance, writer, group_metrics)
+        group_metrics.read_from(self.groups, LogEndOffsets(self.replicas))
+        self._observe(registry)
+        self._subscribe()
+        self._dispatcher = self._build_dispatcher(request_metrics)
+        self.sockets = SocketServer(config, self._dispatcher)
+        self.ports: dict[str, int] = {}
+        self._stack = AsyncExitStack()
+
+    def _observe(self, registry: MetricsRegistry) -> None:
+        BrokerMetrics(registry).observe(
+            lifecycle=self.lifecycle,
+            observer=self.link.observer,
+            publisher=self.publisher,
+            forwarding=self.forwarding,
+        )
+        replication_metrics = ReplicationMetrics(registry)
+        replication_metrics.observe(self.replicas)
+        replication_metrics.observe_sessions(self.sessions)
+
+    def _subscribe(self) -> None:
+        configs = DynamicConfigPublisher(self.config, self.repository, self.logs)
+        self.publisher.subscribe(PublishingStage.CONFIGS_BEFORE_REPLICAS, "configs", configs.on_metadata)
+        self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
+        self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
+
+    def _build_dispatcher(self, request_metrics: RequestMetrics) -> Dispatcher:
+        apis = broker_api_registry()
+        fetches = FetchManager(self.sessions, monotonic_ms=monotonic_ms, topic_name=self.cache.topic_name)
+        services = (
+            ApiVersionManager(apis, BrokerFeatures(self.cache)),
+            self.config,
+            self.identity,
+            self.cache,
+            self.repository,
+            self.replicas,
+            fetches,
+            self.forwarding,
+            self.topic_creation,
+            self.producer_ids,
+            *self.groups.services,
+        )
+        return Dispatcher(apis, services, request_metrics)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients are served: unfenced, following the metadata, with open listeners."""
+        return self.lifecycle.is_running and not self.lifecycle.is_fenced and self.link.observer.fault is None
+
+    async def start(self) -> None:
+        """Load the logs, join the cluster, and open the listeners once the controller has let us in.
+
+        BrokerStartError, StorageFailure or OSError say why not; what had been started is stopped again.
+        """
+        async with AsyncExitStack() as stack:
+            await self.logs.start()
+            stack.push_async_callback(self._close_logs)
+            await stack.enter_async_context(self.logs.running())
+            await stack.enter_async_context(self.replicas.running())
+            for channel in (self.link.heartbeats, self.link.forwarding, self.link.producer_ids):
+                await stack.enter_async_context(channel.running())
+            await self.groups.startup()
+            stack.push_async_callback(self.groups.shutdown)
+            await stack.enter_async_context(self.link.observer.running())
+            for owner in (self.topic_creation, self.producer_ids, self._dispatcher, self.lifecycle):
+                await stack.enter_async_context(owner.running())
+            await stack.enter_async_context(self.sockets.running())
+            for name, host, port, protocol in self.config.current.broker_listeners:
+                self.ports[name] = await self.sockets.bind(name, host, port, protocol)
+            await self.lifecycle.start(self.advertised_listeners(), self.logs.previous_broker_epoch)
+            await self.lifecycle.wait_until_caught_up()
+            self.lifecycle.set_ready_to_unfence()
+            await self.lifecycle.wait_until_unfenced()
+            await self.sockets.start_accepting()
+            self._stack = stack.pop_all()
+
+    def advertised_listeners(self) -> list[Listener]:
+        """What clients dial: as configured, with the bound port where 0 was asked for."""
+        return [
+            listener if listener.port else listener._replace(port=self.ports[listener.name])
+            for listener in self.config.current.advertised_broker_listeners
+        ]
+
+    async def _close_logs(self) -> None:
+        await self.logs.shutdown(self.lifecycle.broker_epoch)
+
+    async def stop(self) -> None:
+        """Hand over leadership, refuse new clients, answer who waits, then flush and close the logs."""
+        if self.config.current.controlled_shutdown_enable:
+            await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
+        self.sockets.stop_accepting()
+        await self._stack.aclose()

@@ -1,0 +1,232 @@
+"""Node: one process, with a broker, a controller, or both halves in it (Kafka's KafkaRaftServer)."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from broker import __version__
+from broker.broker_server import BrokerServer
+from broker.common.chance import Chance
+from broker.common.clock import SystemClock
+from broker.common.disk import ThreadDiskExecutor
+from broker.common.errors import ErrorCode, StorageFailure
+from broker.common.file_system import OsFileSystem
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.config.setting import ConfigError
+from broker.controller.controller import ControllerStartError
+from broker.controller_server import ControllerServer
+from broker.metrics.registry import MetricsRegistry
+from broker.metrics.request_metrics import RequestMetrics
+from broker.network.broker_client import BrokerClient
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.response_schema import RequestSchema
+from broker.server.broker_identity import BrokerIdentity
+from broker.server.broker_lifecycle_manager import BrokerStartError
+from broker.server.http_endpoint import HttpEndpoint
+from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
+from broker.server.metadata_observer import ClusterIdMismatchError
+from broker.server.runtime_tuning import gc_freeze, tune_process
+
+log = structlog.get_logger(__name__)
+
+CONTROLLER_ENDPOINT: Final = 2  # DescribeCluster's endpoint type for controllers (KIP-919)
+CLUSTER_ID_RETRY_SECONDS: Final = 0.5
+START_ERRORS: Final = (BrokerStartError, ControllerStartError, ClusterIdMismatchError, ConfigError, StorageFailure)
+
+
+class Node:
+    """Life: construct, `start`, `stop`.  The halves meet only on the network."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = ConfigHolder(config)
+        self.registry = MetricsRegistry()
+        self.chance = Chance()
+        self.clock = SystemClock()
+        self.file_system = OsFileSystem()
+        self.disk = ThreadDiskExecutor()
+        self.request_metrics = RequestMetrics(self.registry)
+        self.controller: ControllerServer | None = None
+        self.broker: BrokerServer | None = None
+        self.http: HttpEndpoint | None = None
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Start what process.roles says; what had been started is stopped again when something fails."""
+        config = self.config.current
+        async with AsyncExitStack() as stack:
+            stack.callback(self.disk.close)
+            lock = self._lock_directory()
+            stack.callback(lock.release)
+            await self._serve_http(stack)
+            meta = await self._identify()
+            log.info("node_starting", cluster_id=meta.cluster_id, node_id=meta.node_id, seed=self.chance.seed)
+            if config.is_controller:
+                self.controller = self._build_controller(meta)
+                await self.controller.start()
+                stack.push_async_callback(self.controller.stop)
+            if config.is_broker:
+                self.broker = self._build_broker(meta)
+                await self.broker.start()
+                stack.push_async_callback(self.broker.stop)
+            self._stack = stack.pop_all()
+
+    async def stop(self) -> None:
+        """The reverse of the start: first the broker, while its controller still answers."""
+        await self._stack.aclose()
+
+    @property
+    def is_ready(self) -> bool:
+        halves = [half for half in (self.controller, self.broker) if half is not None]
+        return bool(halves) and all(half.is_ready for half in halves)
+
+    def _lock_directory(self) -> Any:
+        directory = self.config.current.log_dir
+        self.file_system.make_directories(directory)
+        return self.file_system.lock(directory / ".lock")
+
+    async def _serve_http(self, stack: AsyncExitStack) -> None:
+        address = self.config.current.metrics_http_listener
+        self.http = HttpEndpoint(address.host, address.port, self.registry, lambda: self.is_ready)
+        await self.http.start()
+        stack.push_async_callback(self.http.close)
+
+    async def _identify(self) -> MetaProperties:
+        """Who this node is, by its directory; an empty one formats itself.
+
+        A node with the controller role makes a new cluster; a broker alone asks the controllers which one it joins.
+        """
+        config = self.config.current
+        cluster_id = None
+        if not config.is_controller and read_meta_properties(self.file_system, config.log_dir) is None:
+            cluster_id = await ask_for_cluster_id(config)
+        return load_or_format(
+            self.file_system, self.clock, self.chance, config.log_dir, node_id=config.node_id, cluster_id=cluster_id
+        )
+
+    def _build_controller(self, meta: MetaProperties) -> ControllerServer:
+        return ControllerServer(
+            self.config,
+            directory=self.config.current.log_dir,
+            cluster_id=meta.cluster_id,
+            clock=self.clock,
+            chance=self.chance,
+            file_system=self.file_system,
+            disk=self.disk,
+            registry=self.registry,
+            request_metrics=self.request_metrics,
+        )
+
+    def _build_broker(self, meta: MetaProperties) -> BrokerServer:
+        config = self.config.current
+        identity = BrokerIdentity(
+            cluster_id=meta.cluster_id,
+            node_id=meta.node_id,
+            incarnation_id=self.chance.uuid(),
+            directory_id=meta.directory_id,
+            rack=config.broker_rack,
+        )
+        return BrokerServer(
+            self.config,
+            identity,
+            clock=self.clock,
+            chance=self.chance,
+            file_system=self.file_system,
+            disk=self.disk,
+            registry=self.registry,
+            request_metrics=self.request_metrics,
+        )
+
+
+async def ask_for_cluster_id(config: BrokerConfig) -> str:
+    """The cluster id from whichever controller answers first; BrokerStartError when none does in time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.initial_broker_registration_timeout_ms / 1000
+    schema = RequestSchema.of(ApiKey.DESCRIBE_CLUSTER, 1)
+    request = schema.DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=CONTROLLER_ENDPOINT
+    )
+    while loop.time() < deadline:
+        for host, port in config.quorum_bootstrap_servers:
+            client = BrokerClient(host, port, f"broker-{config.node_id}")
+            try:
+                answer = await client.send(ApiKey.DESCRIBE_CLUSTER, 1, request, config.request_timeout_ms)
+                if answer.error_code == ErrorCode.none:
+                    return str(answer.cluster_id)
+            except (OSError, TimeoutError) as error:
+                log.info("controller_not_reached", endpoint=f"{host}:{port}", error=str(error))
+            finally:
+                await client.close()
+        await asyncio.sleep(CLUSTER_ID_RETRY_SECONDS)
+    raise BrokerStartError("no controller told the cluster id, which this empty data directory needs")
+
+
+def run(config: BrokerConfig, *, announce: Callable[[str], None]) -> int:
+    """Run a node until SIGTERM or SIGINT; returns the exit code.  A second signal ends the process at once."""
+    tune_process()
+    return uvloop.run(_run(config, announce))
+
+
+async def _run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
+    started = time.perf_counter()
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+    node = Node(config)
+    _stop_on_signals(loop, ended)
+    loop.set_exception_handler(lambda _loop, context: _halt_on(context, ended))
+    try:
+        await node.start()
+    except (*START_ERRORS, OSError) as error:
+        announce(f"wherry could not start: {error}")
+        return 1
+    gc_freeze()
+    for line in announcement(node, time.perf_counter() - started):
+        announce(line)
+    exit_code = await ended
+    await node.stop()
+    return exit_code
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[int]") -> None:
+    def on_signal(number: signal.Signals) -> None:
+        if ended.done():
+            log.warning("stopping_at_once", signal=number.name)
+            os._exit(128 + number)
+        log.info("stopping", signal=number.name)
+        ended.set_result(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+
+
+def _halt_on(context: dict[str, Any], ended: "asyncio.Future[int]") -> None:
+    """A task or callback failed in a way nobody expected: stop, so that what is wrong does not spread (fail fast)."""
+    log.error("halting", reason=context.get("message"), exc_info=context.get("exception"))
+    if not ended.done():
+        ended.set_result(1)
+
+
+def announcement(node: Node, seconds: float) -> list[str]:
+    """What whoever started us wants to know, in a few lines."""
+    config = node.config.current
+    lines = [f"Wherry {__version__} is ready after {seconds:.2f} s"]
+    if node.broker is not None:
+        listeners = node.broker.advertised_listeners()
+        lines += [f"  clients     {each.host}:{each.port} ({each.name})" for each in listeners]
+    if node.controller is not None:
+        lines += [
+            f"  controller  {each.host}:{node.controller.ports[each.name]}" for each in config.controller_listeners
+        ]
+    lines.append(f"  data        {config.log_dir}")
+    if node.http is not None:
+        lines.append(f"  metrics     http://{node.http.host or 'localhost'}:{node.http.port}/metrics")
+    if node.broker is not None:
+        lines.append(f"  try         kcat -b {listeners[0].host}:{listeners[0].port} -L")
+    return lines
