@@ -1,0 +1,105 @@
+"""LeaderEpochFileCache: KIP-101 and KIP-279 questions, truncation at both ends, when the file follows."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.log.leader_epoch_file_cache import UNDEFINED, LeaderEpochFileCache
+from broker.log.offset_checkpoint_file import CheckpointFormatError
+from tests.support.sim_disk import SimFileSystem
+
+DIRECTORY = Path("/data/t-0")
+
+
+def make_cache(*entries: tuple[int, int]) -> tuple[SimFileSystem, LeaderEpochFileCache]:
+    disk = SimFileSystem()
+    disk.make_directories(DIRECTORY)
+    cache = LeaderEpochFileCache(disk, DIRECTORY)
+    for epoch, start in entries:
+        cache.assign(epoch, start)
+    return disk, cache
+
+
+def test_assign_ignores_old_news_and_drops_what_it_contradicts() -> None:
+    _, cache = make_cache((0, 0), (3, 150))
+    cache.assign(3, 200)
+    assert cache.entries == ((0, 0), (3, 150))
+    cache.assign(3, 100)
+    assert cache.entries == ((0, 0), (3, 100))
+    cache.assign(2, 120)
+    assert cache.entries == ((0, 0), (2, 120))
+    cache.assign(5, 50)
+    assert cache.entries == ((0, 0), (5, 50))
+    with pytest.raises(ValueError, match="negative"):
+        cache.assign(-1, 0)
+
+
+def test_end_offset_for() -> None:
+    _, cache = make_cache((2, 10), (5, 50), (7, 70))
+    assert cache.end_offset_for(-1, 100) == UNDEFINED
+    assert cache.end_offset_for(7, 100) == (7, 100)
+    assert cache.end_offset_for(8, 100) == UNDEFINED
+    assert cache.end_offset_for(5, 100) == (5, 70)
+    assert cache.end_offset_for(6, 100) == (5, 70)
+    assert cache.end_offset_for(2, 100) == (2, 50)
+    assert cache.end_offset_for(1, 100) == (1, 10)
+    assert make_cache()[1].end_offset_for(0, 100) == UNDEFINED
+
+
+def test_epoch_for_offset() -> None:
+    _, cache = make_cache((2, 10), (5, 50))
+    assert [cache.epoch_for_offset(offset) for offset in (9, 10, 49, 50, 99)] == [None, 2, 2, 5, 5]
+
+
+def test_truncate_from_end_drops_epochs_that_start_there() -> None:
+    _, cache = make_cache((0, 0), (1, 10), (2, 20))
+    cache.truncate_from_end(20)
+    assert cache.entries == ((0, 0), (1, 10))
+    cache.truncate_from_end(15)
+    assert cache.entries == ((0, 0), (1, 10))
+    assert cache.latest_epoch == 1
+
+
+def test_truncate_from_start_keeps_the_epoch_that_holds_the_offset() -> None:
+    _, cache = make_cache((0, 0), (1, 10), (2, 20))
+    cache.truncate_from_start(15)
+    assert cache.entries == ((1, 15), (2, 20))
+    cache.truncate_from_start(20)
+    assert cache.entries == ((2, 20),)
+    cache.truncate_from_start(10)
+    assert cache.entries == ((2, 20),)
+    assert cache.earliest_entry == (2, 20)
+
+
+def test_the_file_follows_when_it_is_written() -> None:
+    disk, cache = make_cache((0, 0), (3, 150))
+    assert not cache.is_written
+    cache.write()
+    assert disk.read(DIRECTORY / "leader-epoch-checkpoint") == b"0\n2\n0 0\n3 150\n"
+    assert cache.is_written
+    assert LeaderEpochFileCache.load(disk, DIRECTORY).entries == cache.entries
+
+
+def test_a_change_during_a_write_is_not_forgotten() -> None:
+    disk, cache = make_cache((0, 0))
+    pending = cache.pending_write()
+    assert pending is not None
+    cache.assign(1, 10)
+    cache.write_content(pending[1])
+    cache.written(pending[0])
+    assert not cache.is_written
+    cache.write()
+    assert cache.pending_write() is None
+    assert b"1 10" in disk.read(DIRECTORY / "leader-epoch-checkpoint")
+
+
+def test_clear_and_damaged_file() -> None:
+    disk, cache = make_cache((0, 0))
+    cache.write()
+    cache.clear()
+    assert not cache.is_written
+    assert cache.latest_epoch is None
+    assert cache.earliest_entry is None
+    disk.overwrite(cache.path, b"0\n1\n-5 0\n")
+    with pytest.raises(CheckpointFormatError):
+        LeaderEpochFileCache.load(disk, DIRECTORY)
