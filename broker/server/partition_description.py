@@ -3,7 +3,8 @@
 Metadata and DescribeTopicPartitions answer from the same facts (Kafka's KRaftMetadataCache).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import NO_BROKER, BrokerId
@@ -23,16 +24,20 @@ class BrokerNode:
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionDescription:
-    """`leader_id` is -1 with an error that says why; the epoch is the real one even then."""
+    """A partition for clients; fields are named as in the responses, so that Metadata's codec writes it as it is.
 
-    error: ErrorCode
-    partition: int
+    `leader_id` is -1 with an error that says why; the epoch is the real one even then.  Nobody changes one: it is not
+    frozen only because that costs most of its making, and an answer can hold ten thousand.
+    """
+
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    partition_index: int
     leader_id: BrokerId
     leader_epoch: int
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
+    replica_nodes: tuple[BrokerId, ...]
+    isr_nodes: tuple[BrokerId, ...]
     offline_replicas: tuple[BrokerId, ...]
     eligible_leader_replicas: tuple[BrokerId, ...]
     last_known_elr: tuple[BrokerId, ...]
@@ -59,45 +64,55 @@ def broker_node(image: MetadataImage, broker_id: BrokerId, listener_name: str) -
     return BrokerNode(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
 
 
-def describe_partition(
-    image: MetadataImage, listener_name: str, index: int, registration: PartitionRegistration
-) -> PartitionDescription:
-    """One partition as seen from a listener.
+class PartitionDescriber:
+    """Describes partitions of one image to clients of one listener; made for one answer.
 
-    The error is LEADER_NOT_AVAILABLE without a registered leader, LISTENER_NOT_FOUND when the leader lacks the
-    listener.
+    What it says of a leader or a set of replicas is worked out once, for they repeat over the partitions.
     """
-    error, leader_id = ErrorCode.none, registration.leader
-    leader = image.brokers.get(registration.leader)
-    if leader is None:
-        error, leader_id = ErrorCode.leader_not_available, NO_BROKER
-    elif listener_name not in leader.listeners:
-        error, leader_id = ErrorCode.listener_not_found, NO_BROKER
-    return PartitionDescription(
-        error=error,
-        partition=index,
-        leader_id=leader_id,
-        leader_epoch=registration.leader_epoch,
-        replicas=tuple(registration.replicas),
-        isr=tuple(registration.isr),
-        offline_replicas=offline_replicas(image, listener_name, registration),
-        eligible_leader_replicas=tuple(registration.eligible_leader_replicas),
-        last_known_elr=tuple(registration.last_known_elr),
-    )
 
+    def __init__(self, image: MetadataImage, listener_name: str) -> None:
+        self._brokers = image.brokers
+        self._listener_name = listener_name
+        self._leaders: dict[BrokerId, tuple[ErrorCode, BrokerId]] = {}
+        self._offline: dict[tuple[tuple[BrokerId, ...], tuple[UUID, ...]], tuple[BrokerId, ...]] = {}
 
-def offline_replicas(
-    image: MetadataImage, listener_name: str, registration: PartitionRegistration
-) -> tuple[BrokerId, ...]:
-    """Replicas whose broker is unknown, fenced or not on this listener, or whose log directory is gone."""
-    offline = []
-    for broker_id in registration.replicas:
-        broker = image.brokers.get(broker_id)
-        if (
+    def describe(self, index: int, partition: PartitionRegistration) -> PartitionDescription:
+        """LEADER_NOT_AVAILABLE without a registered leader, LISTENER_NOT_FOUND when it lacks the listener."""
+        leader = self._leaders.get(partition.leader)
+        if leader is None:
+            leader = self._leaders[partition.leader] = self._leader(partition.leader)
+        placement = (partition.replicas, partition.directories)
+        offline = self._offline.get(placement)
+        if offline is None:
+            offline = self._offline[placement] = tuple(
+                replica for replica in partition.replicas if self._is_offline(replica, partition.directory(replica))
+            )
+        return PartitionDescription(
+            leader[0],
+            index,
+            leader[1],
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            offline,
+            partition.eligible_leader_replicas,
+            partition.last_known_elr,
+        )
+
+    def _leader(self, broker_id: BrokerId) -> tuple[ErrorCode, BrokerId]:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            return ErrorCode.leader_not_available, NO_BROKER
+        if self._listener_name not in broker.listeners:
+            return ErrorCode.listener_not_found, NO_BROKER
+        return ErrorCode.none, broker_id
+
+    def _is_offline(self, broker_id: BrokerId, directory: UUID) -> bool:
+        """Its broker is unknown, fenced or not on this listener, or its log directory is gone."""
+        broker = self._brokers.get(broker_id)
+        return (
             broker is None
             or broker.fenced
-            or listener_name not in broker.listeners
-            or not directory_id.is_online(registration.directory(broker_id), broker.directories)
-        ):
-            offline.append(broker_id)
-    return tuple(offline)
+            or self._listener_name not in broker.listeners
+            or not directory_id.is_online(directory, broker.directories)
+        )

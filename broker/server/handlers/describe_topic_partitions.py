@@ -15,7 +15,7 @@ from broker.protocol.durations import NO_THROTTLE
 from broker.protocol.requests import Request
 from broker.server.api_registry import handles
 from broker.server.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from broker.server.partition_description import describe_partition
+from broker.server.partition_description import PartitionDescriber
 from broker.server.request_context import RequestContext
 from broker.server.topic_names import is_valid_topic_name
 
@@ -73,7 +73,7 @@ class _Page:
 
     def __init__(self, request: Request, listener_name: str, image: MetadataImage, limit: int) -> None:
         self._schema = request.schema
-        self._listener_name = listener_name
+        self._describer = PartitionDescriber(image, listener_name)
         self._image = image
         self._remaining = limit
         self.topics: list[Any] = []
@@ -121,14 +121,14 @@ class _Page:
         )
 
     def _partition(self, topic: TopicImage, index: int) -> Any:
-        partition = describe_partition(self._image, self._listener_name, index, topic.partitions[index])
+        partition = self._describer.describe(index, topic.partitions[index])
         return self._schema.DescribeTopicPartitionsResponsePartition(
-            error_code=partition.error,
+            error_code=partition.error_code,
             partition_index=index,
             leader_id=partition.leader_id,
             leader_epoch=partition.leader_epoch,
-            replica_nodes=partition.replicas,
-            isr_nodes=partition.isr,
+            replica_nodes=partition.replica_nodes,
+            isr_nodes=partition.isr_nodes,
             eligible_leader_replicas=partition.eligible_leader_replicas,
             last_known_elr=partition.last_known_elr,
             offline_replicas=partition.offline_replicas,

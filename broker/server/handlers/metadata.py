@@ -1,6 +1,7 @@
 """Metadata: brokers, topics, partitions and who leads them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from broker.server.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTE
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.cluster_nodes import advertised_nodes, controller_id_of
-from broker.server.partition_description import PartitionDescription, describe_partition
+from broker.server.partition_description import PartitionDescriber, PartitionDescription
 from broker.server.request_context import RequestContext
 from broker.server.topic_names import is_valid_topic_name
 
@@ -132,7 +133,7 @@ class _MetadataAnswer:
     ) -> None:
         self._schema = request.schema
         self._version = request.version
-        self._listener_name = context.listener_name
+        self._describer = PartitionDescriber(image, context.listener_name)
         self._image = image
         self._created = created
         self._topic_operations = (
@@ -176,33 +177,29 @@ class _MetadataAnswer:
         )
 
     def _topic(self, topic: TopicImage) -> Any:
+        describe = self._describer.describe
+        partitions = [describe(index, topic.partitions[index]) for index in sorted(topic.partitions)]
+        if self._version < FIRST_VERSION_WITH_LISTENER_ERROR:
+            partitions = [self._in_old_terms(partition) for partition in partitions]
         return self._schema.MetadataResponseTopic(
             error_code=ErrorCode.none,
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=tuple(
-                self._partition(describe_partition(self._image, self._listener_name, index, topic.partitions[index]))
-                for index in sorted(topic.partitions)
-            ),
+            partitions=partitions,
             topic_authorized_operations=self._topic_operations,
         )
 
-    def _partition(self, partition: PartitionDescription) -> Any:
-        error, replicas, isr = partition.error, partition.replicas, partition.isr
-        if error == ErrorCode.listener_not_found and self._version < FIRST_VERSION_WITH_LISTENER_ERROR:
+    def _in_old_terms(self, partition: PartitionDescription) -> PartitionDescription:
+        error = partition.error_code
+        if error == ErrorCode.listener_not_found:
             error = ErrorCode.leader_not_available
-        if self._version == 0:  # its clients look up every replica among the brokers
-            replicas = tuple(replica for replica in replicas if replica not in partition.offline_replicas)
-            isr = tuple(replica for replica in isr if replica not in partition.offline_replicas)
-            if error == ErrorCode.none and (len(replicas), len(isr)) != (len(partition.replicas), len(partition.isr)):
-                error = ErrorCode.replica_not_available
-        return self._schema.MetadataResponsePartition(
-            error_code=error,
-            partition_index=partition.partition,
-            leader_id=partition.leader_id,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=replicas,
-            isr_nodes=isr,
-            offline_replicas=partition.offline_replicas,
-        )
+        if self._version > 0:
+            return replace(partition, error_code=error)
+        # Clients of version 0 look up every replica among the brokers.
+        offline = partition.offline_replicas
+        replicas = tuple(replica for replica in partition.replica_nodes if replica not in offline)
+        isr = tuple(replica for replica in partition.isr_nodes if replica not in offline)
+        if error == ErrorCode.none and (replicas, isr) != (partition.replica_nodes, partition.isr_nodes):
+            error = ErrorCode.replica_not_available
+        return replace(partition, error_code=error, replica_nodes=replicas, isr_nodes=isr)

@@ -7,10 +7,10 @@ from broker.metadata import directory_id
 from broker.metadata.partition_registration import PartitionRegistration
 from broker.server.partition_description import (
     BrokerNode,
+    PartitionDescriber,
+    PartitionDescription,
     broker_node,
     broker_nodes,
-    describe_partition,
-    offline_replicas,
 )
 from tests.unit.server.link_support import DIRECTORIES, TOPIC_ID, broker_record, image_with, partition_record
 
@@ -24,6 +24,10 @@ BROKERS = (
 
 def partition(replicas: tuple[int, ...], **fields: object) -> PartitionRegistration:
     return PartitionRegistration.from_record(partition_record(TOPIC_ID, 0, replicas, **fields))
+
+
+def describe(registration: PartitionRegistration) -> PartitionDescription:
+    return PartitionDescriber(image_with(*BROKERS), "PLAINTEXT").describe(6, registration)
 
 
 def test_nodes_of_a_listener_are_unfenced_and_sorted() -> None:
@@ -48,13 +52,13 @@ def test_nodes_of_a_listener_are_unfenced_and_sorted() -> None:
     ],
 )
 def test_the_leader_and_why_there_is_none(leader: int, error: ErrorCode, leader_id: int) -> None:
-    described = describe_partition(image_with(*BROKERS), "PLAINTEXT", 6, partition((1, 2), leader=leader, isr=(1,)))
-    assert (described.error, described.leader_id, described.leader_epoch) == (error, leader_id, 3)
-    assert (described.partition, described.replicas, described.isr) == (6, (1, 2), (1,))
+    described = describe(partition((1, 2), leader=leader, isr=(1,)))
+    assert (described.error_code, described.leader_id, described.leader_epoch) == (error, leader_id, 3)
+    assert (described.partition_index, described.replica_nodes, described.isr_nodes) == (6, (1, 2), (1,))
 
 
 def test_offline_replicas_are_unknown_fenced_or_out_of_reach() -> None:
-    assert offline_replicas(image_with(*BROKERS), "PLAINTEXT", partition((1, 2, 3, 4, 9))) == (2, 4, 9)
+    assert describe(partition((1, 2, 3, 4, 9))).offline_replicas == (2, 4, 9)
 
 
 @pytest.mark.parametrize(
@@ -68,4 +72,12 @@ def test_offline_replicas_are_unknown_fenced_or_out_of_reach() -> None:
     ],
 )
 def test_a_replica_in_a_lost_directory_is_offline(directory: UUID, offline: tuple[int, ...]) -> None:
-    assert offline_replicas(image_with(*BROKERS), "PLAINTEXT", partition((1,), directories=(directory,))) == offline
+    assert describe(partition((1,), directories=(directory,))).offline_replicas == offline
+
+
+def test_what_repeats_is_remembered_by_all_it_depends_on() -> None:
+    describer = PartitionDescriber(image_with(*BROKERS), "PLAINTEXT")
+    here, lost = (DIRECTORIES[1], DIRECTORIES[3]), (directory_id.LOST, DIRECTORIES[3])
+    answers = [describer.describe(0, partition((1, 3), directories=each)) for each in (here, lost, here)]
+    assert [answer.offline_replicas for answer in answers] == [(), (1,), ()]
+    assert [describer.describe(0, partition((1, 3), leader=each)).leader_id for each in (1, 3, 9, 1)] == [1, 3, -1, 1]
