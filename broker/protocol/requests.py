@@ -16,8 +16,8 @@ from broker.protocol import metadata_codec
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrameError, UnsupportedApiError
 from broker.protocol.frames import Frame
+from broker.protocol.message_walk import readable_by_kio
 from broker.protocol.response_schema import ResponseSchema
-from broker.protocol.tagged_fields import without_unknown_tags
 from broker.protocol.wire_format import legacy_string, skip_tagged_fields
 
 _LENGTH: Final = Struct(">i")
@@ -123,12 +123,10 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any
 
 
 def _decode(codec: _Codec, frame: bytes, position: int) -> Any:
+    readable, start = readable_by_kio(codec.entity, frame, position)
     try:
-        try:
-            return codec.read(frame, position)[0]
-        except KeyError:  # kio refuses tags it does not know; every future client sends some
-            return codec.read(without_unknown_tags(codec.entity, frame, position), 0)[0]
-    except (*_DECODE_ERRORS, KeyError) as error:
+        return codec.read(readable, start)[0]
+    except _DECODE_ERRORS as error:
         raise MalformedFrameError(f"{codec.entity.__name__} {codec.entity.__version__}: {error!r}") from error
 
 

@@ -9,9 +9,9 @@ from kio.serial import entity_reader
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
 from broker.protocol.errors import MalformedFrameError
+from broker.protocol.message_walk import readable_by_kio, without_unknown_tags
 from broker.protocol.requests import decode_request, encode_request
 from broker.protocol.response_schema import RequestSchema
-from broker.protocol.tagged_fields import without_unknown_tags
 from broker.protocol.wire_format import unsigned_varint
 from tests.support.requests_corpus import RecordedRequest, recorded_requests
 
@@ -108,3 +108,32 @@ def test_older_encodings_are_walked_too(key: tuple[int, int]) -> None:
     entity = load_request_schema(*key)
     start = 10 + max(int.from_bytes(recorded.frame[8:10], "big", signed=True), 0)
     assert without_unknown_tags(entity, recorded.frame, start) == recorded.frame[start:]
+
+
+@pytest.mark.parametrize("recorded", SEEN.values(), ids=lambda each: each.name)
+def test_what_kio_can_read_is_read_in_place(recorded: RecordedRequest) -> None:
+    entity = load_request_schema(recorded.api_key, recorded.version)
+    start = body_start(recorded) if is_flexible(recorded) else body_start(recorded) - 1
+    assert readable_by_kio(entity, recorded.frame, start) == (recorded.frame, start)
+
+
+@pytest.mark.parametrize("count", ["7fffffff", "10000000", "00000100"])
+def test_a_legacy_array_longer_than_its_frame_never_reaches_kio(count: str) -> None:
+    """kio would take memory for all of it first, and that ends the process."""
+    frame = bytes.fromhex("0003000100000007ffff" + count) + b"\0\1t"
+    with pytest.raises(MalformedFrameError, match="an array of"):
+        decode_request(frame)
+
+
+@pytest.mark.parametrize("count", ["ffffffff0f", "ffffff7f", "8002"])
+def test_a_compact_array_longer_than_its_frame_never_reaches_kio(count: str) -> None:
+    frame = bytes.fromhex("0003000900000007ffff00" + count) + b"\2t\0"
+    with pytest.raises(MalformedFrameError, match="an array of"):
+        decode_request(frame)
+
+
+def test_what_stands_in_a_known_tagged_field_is_checked_too() -> None:
+    entity, body = body_of(SEEN[(1, 17)])
+    tagged = body[:-1] + b"\x01\x00\x03\x7fab"  # cluster_id, a string of 126 bytes in a field of three
+    with pytest.raises(MalformedFrameError):
+        readable_by_kio(entity, tagged, 0)
