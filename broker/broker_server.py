@@ -1,5 +1,6 @@
 """BrokerServer: the broker half of a node; it builds its objects in the order in which they depend on each other."""
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -52,12 +53,16 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = 5_000  # a leadership that cannot move m
 class ControllerLink:
     """How this broker reaches the metadata quorum: who leads it, what it says, and a channel per purpose."""
 
-    def __init__(self, config: BrokerConfig, identity: BrokerIdentity, publisher: MetadataPublisher) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        controllers: Sequence[Endpoint],
+        publisher: MetadataPublisher,
+    ) -> None:
         self._client_id = f"broker-{identity.node_id}"
-        self.finder = ControllerFinder(
-            [Endpoint(*server) for server in config.quorum_bootstrap_servers],
-            {voter.node_id: Endpoint(voter.host, voter.port) for voter in config.quorum_voters},
-        )
+        voters = {voter.node_id: Endpoint(voter.host, voter.port) for voter in config.quorum_voters}
+        self.finder = ControllerFinder(controllers, {} if config.is_controller else voters)
         self.observer = MetadataObserver(
             finder=self.finder,
             connect=self.connect,
@@ -85,6 +90,7 @@ class BrokerServer:
         self,
         config: ConfigHolder[BrokerConfig],
         identity: BrokerIdentity,
+        controllers: Sequence[Endpoint],
         *,
         clock: Clock,
         chance: Chance,
@@ -98,7 +104,7 @@ class BrokerServer:
         self.cache = MetadataCache(chance)
         self.publisher = MetadataPublisher(self.cache)
         self.repository = ConfigRepository(config.current, self.cache)
-        self.link = ControllerLink(config.current, identity, self.publisher)
+        self.link = ControllerLink(config.current, identity, controllers, self.publisher)
         self.lifecycle = BrokerLifecycleManager(
             identity=identity,
             config=config,

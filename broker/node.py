@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from broker.common.clock import SystemClock
 from broker.common.disk import ThreadDiskExecutor
 from broker.common.errors import ErrorCode, StorageFailure
 from broker.common.file_system import OsFileSystem
+from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.config.setting import ConfigError
@@ -30,6 +31,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.broker_lifecycle_manager import BrokerStartError
+from broker.server.controller_finder import Endpoint
 from broker.server.http_endpoint import HttpEndpoint
 from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
 from broker.server.metadata_observer import ClusterIdMismatchError
@@ -38,6 +40,7 @@ from broker.server.runtime_tuning import gc_freeze, tune_process
 log = structlog.get_logger(__name__)
 
 CONTROLLER_ENDPOINT: Final = 2  # DescribeCluster's endpoint type for controllers (KIP-919)
+WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 CLUSTER_ID_RETRY_SECONDS: Final = 0.5
 START_ERRORS: Final = (BrokerStartError, ControllerStartError, ClusterIdMismatchError, ConfigError, StorageFailure)
 
@@ -136,6 +139,7 @@ class Node:
         return BrokerServer(
             self.config,
             identity,
+            self._controller_endpoints(),
             clock=self.clock,
             chance=self.chance,
             file_system=self.file_system,
@@ -143,6 +147,15 @@ class Node:
             registry=self.registry,
             request_metrics=self.request_metrics,
         )
+
+    def _controller_endpoints(self) -> list[Endpoint]:
+        """Whom the broker half asks for the quorum's leader: a quorum of one in this process is found by its port."""
+        config = self.config.current
+        if self.controller is None:
+            return [Endpoint(*server) for server in config.quorum_bootstrap_servers]
+        listener = config.advertised_controller_listeners[0]
+        host = listener.host if listener.host not in WILDCARD_HOSTS else "localhost"
+        return [Endpoint(host, self.controller.ports[listener.name])]
 
 
 async def ask_for_cluster_id(config: BrokerConfig) -> str:
@@ -182,16 +195,27 @@ async def _run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     _stop_on_signals(loop, ended)
     loop.set_exception_handler(lambda _loop, context: _halt_on(context, ended))
     try:
-        await node.start()
+        await _unless_ended(node.start(), ended)
     except (*START_ERRORS, OSError) as error:
         announce(f"wherry could not start: {error}")
         return 1
+    if ended.done():
+        return await ended
     gc_freeze()
     for line in announcement(node, time.perf_counter() - started):
         announce(line)
     exit_code = await ended
     await node.stop()
     return exit_code
+
+
+async def _unless_ended(starting: Coroutine[Any, Any, None], ended: "asyncio.Future[int]") -> None:
+    """Start, but give up when a signal or a failed task says that this node ends; what was started is stopped."""
+    async with BackgroundTasks("node", on_failure=lambda _name, _error: None) as tasks:
+        start = tasks.start("start", starting)
+        await asyncio.wait((start, ended), return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            await start
 
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[int]") -> None:

@@ -39,7 +39,7 @@ class BrokerProcess:
         self.overrides = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
             "metrics.http.listener": f"127.0.0.1:{self.metrics_port}",
             "log.dirs": str(self.data),
             **QUICK,
