@@ -19,6 +19,7 @@ from broker.replication.fetch_session import PartitionKey
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.api_registry import handles_frames
 from broker.server.leader_endpoints import leader_endpoints
+from broker.server.partition_errors import count_errors
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 
@@ -159,6 +160,8 @@ class _FetchCall:
         if self._version < FIRST_VERSION_WITH_ZSTD:
             _refuse_zstd(results)
         answer = self._fetch_context.answer(results)
+        if answer.error is not ErrorCode.none:
+            count_errors(self._slot, (answer.error,))
         self._replicas.count_bytes_out(answer.results, is_from_follower=self._is_from_follower)
         self._slot.send(
             encode_response(
@@ -173,6 +176,7 @@ class _FetchCall:
 
     def _refine_errors(self, results: Sequence[FetchPartitionResult]) -> Sequence[NodeEndpoint]:
         """What only some versions can say: who leads instead, and that a disk has failed."""
+        count_errors(self._slot, (result.error for result in results if result.error is not ErrorCode.none))
         hints: list[LeaderHint] = []
         for result in results:
             if self._version >= FIRST_VERSION_WITH_LEADER_HINTS and result.error in HINTED_ERRORS:

@@ -18,6 +18,7 @@ from broker.replication.produce_result import PartitionProduceResult
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.api_registry import handles_frames
 from broker.server.leader_endpoints import leader_endpoints
+from broker.server.partition_errors import count_errors
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 
@@ -170,33 +171,30 @@ class _ProduceCall:
         """Every partition has its result: answer."""
         for (results, place), result in zip(self._places, appended, strict=True):
             results[place] = result
+        errors = [result for _, results in self._topics for result in results if result.error is not ErrorCode.none]
+        if errors:
+            count_errors(self._slot, (result.error for result in errors))
         if self._acks == ACKS_NONE:
-            self._end_without_answer()
+            self._end_without_answer(errors)
             return
         endpoints: Sequence[NodeEndpoint] = ()
-        if self._version >= FIRST_VERSION_WITH_LEADER_HINTS:
-            endpoints = self._add_leader_hints()
+        if errors and self._version >= FIRST_VERSION_WITH_LEADER_HINTS:
+            endpoints = self._add_leader_hints(errors)
         self._slot.send(encode_response(self._version, self._correlation_id, self._topics, node_endpoints=endpoints))
 
-    def _end_without_answer(self) -> None:
-        errors = {
-            str(result.topic_partition): result.error.name
-            for _, results in self._topics
-            for result in results
-            if result.error is not ErrorCode.none
-        }
+    def _end_without_answer(self, errors: Sequence[PartitionProduceResult]) -> None:
         if errors:
-            self._slot.close_connection(f"produce with acks=0 failed: {errors}")
+            told = ", ".join(f"{result.topic_partition}: {result.error.name}" for result in errors)
+            self._slot.close_connection(f"produce with acks=0 failed: {told}")
         else:
             self._slot.send_nothing()
 
-    def _add_leader_hints(self) -> Sequence[NodeEndpoint]:
+    def _add_leader_hints(self, errors: Sequence[PartitionProduceResult]) -> Sequence[NodeEndpoint]:
         hints: list[LeaderHint] = []
-        for _, results in self._topics:
-            for result in results:
-                if result.error is ErrorCode.not_leader_or_follower:
-                    result.current_leader = self._replicas.leader_hint(result.topic_partition)
-                    hints.append(result.current_leader)
+        for result in errors:
+            if result.error is ErrorCode.not_leader_or_follower:
+                result.current_leader = self._replicas.leader_hint(result.topic_partition)
+                hints.append(result.current_leader)
         return leader_endpoints(hints, self._cache, self._context.listener_name) if hints else ()
 
 

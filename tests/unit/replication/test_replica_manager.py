@@ -242,7 +242,7 @@ def test_a_parked_fetch_costs_nothing_once_cancelled(world: ReplicaWorld) -> Non
         world.replicas.cancel_fetch(operation)
         await world.produce([(T, batch("a"))])
         await asyncio.sleep(1)
-        assert len(world.replicas.fetch_purgatory) == 0
+        assert (len(world.replicas.fetch_purgatory), told) == (0, [])
         assert world.replicas.expired_fetches == {"consumer": 0, "follower": 0}
 
     simulate(story)
