@@ -20,32 +20,37 @@ CLOSE_REASONS: Final = frozenset({MALFORMED, TOO_LARGE, UNSUPPORTED, IDLE, REFUS
 
 
 class RouteMetrics:
-    """The numbers of one API at one version; the histograms are shared by the API's versions."""
+    """The numbers of one API at one version; the histograms are shared by the API's versions.
 
-    __slots__ = ("_errors", "_request", "local", "queue", "remote", "requests", "response", "total")
+    Nothing is shown of an API that nobody has used.
+    """
 
-    def __init__(self, seconds: Histogram, requests: Counter, errors: Counter, request: str, version: int) -> None:
-        self.queue, self.local, self.remote, self.response, self.total = (
-            seconds.labels(request, phase) for phase in PHASES
-        )
-        self.requests = requests.labels(request, str(version))
+    __slots__ = ("_errors", "_seconds", "count", "local", "queue", "remote", "request", "response", "total", "version")
+
+    def __init__(self, seconds: Histogram, errors: Counter, request: str, version: int) -> None:
+        self._seconds = seconds
         self._errors = errors
-        self._request = request
+        self.request = request
+        self.version = version
+        self.count = 0
 
     def count_error(self, error: str, by: int = 1) -> None:
         """`error` is the protocol's name of the code, in capitals."""
-        self._errors.labels(self._request, error).increment(by)
+        self._errors.labels(self.request, error).increment(by)
 
     def observe(
         self, received_at: float, started_at: float, returned_at: float, filled_at: float, sent_at: float
     ) -> None:
         """One answered request, by the stopwatch's readings."""
-        self.requests.value += 1
+        if not self.count:
+            self.queue, self.local, self.remote, self.response, self.total = (
+                self._seconds.labels(self.request, phase) for phase in PHASES
+            )
+        self.count += 1
         self.queue.observe(started_at - received_at)
         if filled_at <= returned_at:  # answered before its handler returned: nothing was waited for
             self.local.observe(filled_at - started_at)
-            remote = self.remote
-            remote.counts[0] += 1
+            self.remote.counts[0] += 1
         else:
             self.local.observe(returned_at - started_at)
             self.remote.observe(filled_at - returned_at)
@@ -68,11 +73,21 @@ class RequestMetrics:
             bean="kafka.network:type=RequestMetrics,name=TotalTimeMs,request=*",
             action="See which phase grew: queue and local mean a busy broker, remote is waiting for replicas or data.",
         )
-        self._requests = registry.counter(
+        self._routes: dict[tuple[str, int], RouteMetrics] = {}
+        registry.collected(
             "kafka_network_requestmetrics_requests_total",
+            "counter",
             "Requests answered, by API and version.",
             ("request", "version"),
+            lambda: [
+                ((route.request, str(route.version)), route.count) for route in self._routes.values() if route.count
+            ],
             bean="kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*",
+        )
+        self.frames = registry.counter(
+            "broker_frames_received_total",
+            "Requests handed to a handler, by listener.",
+            ("listener",),
         )
         self._errors = registry.counter(
             "kafka_network_requestmetrics_errors_total",
@@ -121,7 +136,11 @@ class RequestMetrics:
         )
 
     def route(self, request: str, version: int) -> RouteMetrics:
-        return RouteMetrics(self._seconds, self._requests, self._errors, request, version)
+        """The same object for the same API and version: the broker's and the controller's listeners share it."""
+        known = self._routes.get((request, version))
+        if known is None:
+            known = self._routes[request, version] = RouteMetrics(self._seconds, self._errors, request, version)
+        return known
 
     def count_closed(self, reason: str) -> None:
         """A reason that is none of the known ones is a handler's words for an error on acks=0."""

@@ -179,6 +179,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return False
         if self._is_write_paused or (not bytes_taken and server.byte_budget.is_exhausted):
             return False
+        self.endpoint.frames.value += 1
         slot = ResponseSlot(self)
         slot.received_at = self._received_at
         slot.size_bytes = bytes_taken

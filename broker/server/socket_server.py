@@ -10,6 +10,7 @@ from broker.common.byte_budget import ByteBudget
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
+from broker.metrics.registry import Counter
 from broker.metrics.request_metrics import IDLE, SHUTDOWN
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.listener import Listener
@@ -28,6 +29,7 @@ class ListenerEndpoint:
 
     listener_name: str
     security_protocol: str
+    frames: Counter
 
 
 class SocketServer:
@@ -70,7 +72,7 @@ class SocketServer:
 
         Clients are refused until `start_accepting`.  OSError when the address is taken.
         """
-        endpoint = ListenerEndpoint(listener_name, security_protocol)
+        endpoint = ListenerEndpoint(listener_name, security_protocol, self.metrics.frames.labels(listener_name))
         config = self._config.current
         listener = Listener(
             listener_name,

@@ -25,7 +25,6 @@ PROPERTIES = {
     "controller.quorum.bootstrap.servers": "127.0.0.1:9190",
     "log.dirs": "unused",
 }
-PLAINTEXT = ListenerEndpoint("PLAINTEXT", "PLAINTEXT")
 
 
 def handler_of(function: Callable[..., Any]) -> ApiHandler:
@@ -109,7 +108,8 @@ class RecordingTransport:
 
 def connected(server: SocketServer) -> tuple[ServerConnection, RecordingTransport]:
     """A connection on a recording transport; the server must be running."""
-    connection, transport = ServerConnection(server, PLAINTEXT), RecordingTransport()
+    endpoint = ListenerEndpoint("PLAINTEXT", "PLAINTEXT", server.metrics.frames.labels("PLAINTEXT"))
+    connection, transport = ServerConnection(server, endpoint), RecordingTransport()
     transport.protocol = connection
     connection.connection_made(transport)  # type: ignore[arg-type]
     return connection, transport

@@ -10,7 +10,7 @@ def test_phases_of_an_answer_that_waited() -> None:
     route.observe(received_at=1.0, started_at=1.5, returned_at=2.5, filled_at=4.5, sent_at=8.5)
     sums = {phase: getattr(route, phase).total for phase in ("queue", "local", "remote", "response", "total")}
     assert sums == {"queue": 0.5, "local": 1.0, "remote": 2.0, "response": 4.0, "total": 7.5}
-    assert route.requests.value == 1
+    assert route.count == 1
 
 
 def test_phases_of_an_answer_within_its_handler() -> None:
@@ -24,8 +24,21 @@ def test_phases_of_an_answer_within_its_handler() -> None:
 def test_versions_share_the_histograms_of_their_api() -> None:
     metrics = RequestMetrics(MetricsRegistry())
     old, new = metrics.route("Produce", 3), metrics.route("Produce", 13)
+    for route in (old, new):
+        route.observe(0.0, 0.0, 1.0, 1.0, 1.0)
     assert old.total is new.total
-    assert old.requests is not new.requests
+    assert (old.count, new.count, new.total.count) == (1, 1, 2)
+
+
+def test_an_api_and_version_is_counted_in_one_place() -> None:
+    metrics = RequestMetrics(MetricsRegistry())
+    assert metrics.route("Fetch", 12) is metrics.route("Fetch", 12)
+
+
+def test_nothing_is_shown_of_what_nobody_used() -> None:
+    registry = MetricsRegistry()
+    RequestMetrics(registry).route("Produce", 9)
+    assert 'request="Produce"' not in generate_latest(registry.prometheus).decode()
 
 
 def test_what_a_scrape_shows() -> None:
@@ -38,6 +51,7 @@ def test_what_a_scrape_shows() -> None:
     metrics.connections["PLAINTEXT"] = 4
     metrics.connections_opened.labels("PLAINTEXT").increment()
     metrics.connections_refused.labels("PLAINTEXT", "max.connections").increment()
+    metrics.frames.labels("CONTROLLER").increment()
     metrics.count_closed(IDLE)
     metrics.count_closed("acks=0: NOT_LEADER_OR_FOLLOWER")
     metrics.in_flight_bytes += [lambda: 70, lambda: 7]
@@ -49,6 +63,7 @@ def test_what_a_scrape_shows() -> None:
         'kafka_network_requestmetrics_errors_total{error="OFFSET_OUT_OF_RANGE",request="Fetch"} 1.0',
         'broker_request_handler_failures_total{request="Metadata"} 1.0',
         'kafka_server_socketservermetrics_connectioncount{listener="PLAINTEXT"} 4.0',
+        'broker_frames_received_total{listener="CONTROLLER"} 1.0',
         'broker_connections_opened_total{listener="PLAINTEXT"} 1.0',
         'broker_connections_refused_total{listener="PLAINTEXT",reason="max.connections"} 1.0',
         'broker_connections_closed_total{reason="idle"} 1.0',

@@ -434,6 +434,7 @@ async def test_phases_of_a_request_are_observed(server: SocketServer, desk: Desk
     assert seconds.labels("Produce", "total").count == 1
     assert seconds.labels("Produce", "remote").total >= 0.01
     assert seconds.labels("Produce", "local").total < 0.01
+    assert server.metrics.frames.labels("PLAINTEXT").value == 1
 
 
 def test_recording_transport_splits_responses() -> None:
