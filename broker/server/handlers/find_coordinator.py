@@ -53,20 +53,28 @@ async def find_coordinator(
 
     Behaviour: creates `__consumer_offsets` at the first question and waits up to a second for it, so that usually the
       first answer is already good; COORDINATOR_NOT_AVAILABLE, which clients retry, while there is no live leader on the
-      asking listener.  Transactional ids (key type 1) are answered with INVALID_REQUEST: no client retries it, and
-      librdkafka takes it as fatal at this place.
+      asking listener.  Transactional ids (key type 1) are refused so that each client gives up at once: before
+      version 4 with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only error librdkafka does not retry here, from
+      version 4 on with INVALID_REQUEST, where Java's client shows the message.
     Versions:  1 key types and messages · 3 flexible · 4 many keys, an error for each · 6 share groups.
     Left out:  transactions and share groups (INVALID_REQUEST), authorization.
     """
     key_type = request.body.key_type if request.version >= FIRST_VERSION_WITH_KEY_TYPE else GROUP
     if key_type == TRANSACTION:
-        raise InvalidRequestError(TRANSACTIONS_UNSUPPORTED)
+        return _answer(request, [_no_transactions(key, request.version) for key in _keys(request)])
     if key_type != GROUP:
         raise InvalidRequestError(f"This broker has no coordinator for keys of type {key_type}.")
     keys = _keys(request)
     if keys and cache.topic(CONSUMER_OFFSETS_TOPIC) is None:
         await auto_topic_creation.create_topics([CONSUMER_OFFSETS_TOPIC])
     return _answer(request, [_group_coordinator(cache, key, context.listener_name) for key in keys])
+
+
+def _no_transactions(key: str, version: int) -> _Coordinator:
+    error = ErrorCode.transactional_id_authorization_failed
+    if version >= FIRST_VERSION_WITH_MANY_KEYS:
+        error = ErrorCode.invalid_request
+    return _Coordinator(key, NO_BROKER, "", -1, error, TRANSACTIONS_UNSUPPORTED)
 
 
 def _keys(request: Request) -> Sequence[str]:

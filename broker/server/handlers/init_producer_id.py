@@ -29,7 +29,7 @@ async def init_producer_id(request: Request, context: RequestContext, producer_i
 
     Behaviour: ids come from blocks of the controller and are never given twice in the life of a cluster.  While no
       block is there the answer is COORDINATOR_LOAD_IN_PROGRESS, which clients retry.  A transactional id is answered
-      with INVALID_REQUEST, as FindCoordinator does before it: no client retries that.
+      with INVALID_REQUEST; clients have given up at FindCoordinator before.
     Versions:  2 flexible · 3 the producer's own id and epoch, which only matter with a transactional id ·
       4 PRODUCER_FENCED · 5 errors of KIP-890.
     Left out:  transactional ids; version 6 (two-phase commit) is unstable in Kafka.

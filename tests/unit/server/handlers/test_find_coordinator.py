@@ -77,13 +77,19 @@ def test_until_it_exists_clients_come_back() -> None:
     assert (answer.error_code, answer.node_id, answer.port) == (ErrorCode.coordinator_not_available, -1, -1)
 
 
-@pytest.mark.parametrize(("key_type", "text"), [(1, "no transaction coordinator"), (2, "keys of type 2")])
-def test_other_coordinators_are_refused_for_good(key_type: int, text: str) -> None:
+@pytest.mark.parametrize(
+    ("key_type", "old_error", "text"),
+    [
+        (1, ErrorCode.transactional_id_authorization_failed, "no transaction coordinator"),
+        (2, ErrorCode.invalid_request, "keys of type 2"),
+    ],
+)
+def test_other_coordinators_are_refused_for_good(key_type: int, old_error: ErrorCode, text: str) -> None:
     creation = FakeCreation()
     (found,) = get(6, "x", key_type=key_type, creation=creation).coordinators
-    assert found.error_code == ErrorCode.invalid_request
+    assert (found.key, found.error_code, found.node_id) == ("x", ErrorCode.invalid_request, -1)
     assert text in found.error_message
     answer = get(2, "x", key_type=key_type, creation=creation)
-    assert (answer.error_code, answer.node_id) == (ErrorCode.invalid_request, -1)
+    assert (answer.error_code, answer.node_id) == (old_error, -1)
     assert text in answer.error_message
     assert creation.asked == []
