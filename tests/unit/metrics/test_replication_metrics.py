@@ -1,121 +1,184 @@
-from types import SimpleNamespace
+import asyncio
+from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
+from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
 from broker.metrics.registry import MetricsRegistry
-from broker.metrics.replication_metrics import _TOPIC_COUNTERS, ReplicationMetrics
-
-from .scrape import scrape
-
-
-class Sized(SimpleNamespace):
-    """A thing with a length: a purgatory, a session cache."""
-
-    size: int
-
-    def __len__(self) -> int:
-        return self.size
-
-    def watched_keys_count(self) -> int:
-        return 7
+from broker.metrics.replication_metrics import ReplicationMetrics
+from broker.replication.fetch_params import FetchParams, FetchPartition
+from tests.support.builders import ReplicaWorld, batch
+from tests.support.sim_loop import SimLoop, simulate
 
 
-def partition(number: int, **facts: object) -> SimpleNamespace:
-    quiet = {
-        "is_leader": False,
-        "is_offline": False,
-        "is_under_replicated": False,
-        "is_under_min_isr": False,
-        "is_at_min_isr": False,
-        "is_reassigning": False,
-        "isr": (),
-        "replicas": (1, 2, 3),
-        "last_stable_offset_lag": 0,
-    }
-    return SimpleNamespace(topic_partition=TopicPartition("orders", number), **{**quiet, **facts})
+class Scraped:
+    """A world whose metrics are read as Prometheus would."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.world = ReplicaWorld(tmp_path)
+        self.world.register_brokers(1, 2, 3)
+        self.registry = MetricsRegistry()
+        self.metrics = ReplicationMetrics(self.registry)
+        self.metrics.observe(self.world.replicas)
+        self.metrics.observe_sessions(self.world.sessions.cache)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.prometheus.get_sample_value(name, labels)
+
+    def replica_manager(self, name: str) -> float | None:
+        return self.value(f"kafka_server_replicamanager_{name}")
+
+    def topic(self, name: str, topic: str = "t") -> float | None:
+        return self.value(f"kafka_server_brokertopicmetrics_{name}_total", topic=topic)
 
 
-def replicas(*partitions: SimpleNamespace, **facts: object) -> SimpleNamespace:
-    nothing = {
-        "isr_stats": SimpleNamespace(expands=0, shrinks=0, failed_updates=0),
-        "purgatories": (),
-        "expired_fetches": {},
-        "topic_counts": {},
-    }
-    return SimpleNamespace(partitions=lambda: iter(partitions), **{**nothing, **facts})
+@pytest.fixture
+def scraped(tmp_path: Path) -> Scraped:
+    return Scraped(tmp_path)
 
 
-def seen_of(owner: SimpleNamespace) -> dict[str, float]:
-    registry = MetricsRegistry()
-    ReplicationMetrics(registry).observe(owner)
-    return scrape(registry)
-
-
-def test_nothing_is_read_before_there_is_an_owner() -> None:
+def test_before_anything_is_observed_all_is_zero_or_absent() -> None:
     registry = MetricsRegistry()
     ReplicationMetrics(registry)
-    assert scrape(registry)["kafka_server_replicamanager_partitioncount"] == 0
+    text = generate_latest(registry.prometheus).decode()
+    assert "kafka_server_replicamanager_partitioncount 0.0" in text
+    assert "kafka_server_fetchsessioncache_numincrementalfetchsessions 0.0" in text
+    assert "kafka_server_brokertopicmetrics_bytesin_total{" not in text
 
 
-def test_partitions_are_counted_by_their_state() -> None:
-    leader = partition(
-        0, is_leader=True, is_under_replicated=True, is_under_min_isr=True, is_reassigning=True, isr=(1,)
-    )
-    seen = seen_of(replicas(leader, partition(1, is_leader=True, is_at_min_isr=True), partition(2, is_offline=True)))
-    prefix = "kafka_server_replicamanager_"
-    names = ("leadercount", "partitioncount", "offlinereplicacount", "underreplicatedpartitions")
-    assert [seen[prefix + name] for name in names] == [2, 3, 1, 1]
-    names = ("underminisrpartitioncount", "atminisrpartitioncount", "reassigningpartitions")
-    assert [seen[prefix + name] for name in names] == [1, 1, 1]
+def test_what_producers_and_consumers_move(scraped: Scraped) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = scraped.world
+        target = world.create_topic("t")
+        broken = batch("x")
+        broken[-1] ^= 1
+        await world.produce([(target, batch("a", "b"))])
+        await world.produce([(target, broken)])
+        await world.produce([(target, batch("y", producer_id=3, producer_epoch=0, base_sequence=0))])
+        await world.produce([(target, batch("z", producer_id=3, producer_epoch=0, base_sequence=9))])
+        await world.produce([(target, batch(b"x" * 2_000_000))])
+        await world.produce([(TopicPartition("missing", 0), batch("a"))])
+        read = await world.fetch(FetchParams(version=12), FetchPartition("t", 0, 0, 10_000))
+        world.replicas.count_bytes_out(read, is_from_follower=False)
+        size = len(batch("a", "b")) + len(batch("y"))
+        assert scraped.topic("messagesin") == 3
+        assert scraped.topic("bytesin") == size
+        assert scraped.topic("bytesout") == size
+        assert scraped.topic("bytesrejected") == len(batch(b"x" * 2_000_000))
+        assert scraped.topic("totalproducerequests") == 5
+        assert scraped.topic("totalproducerequests", "") == 1
+        assert scraped.topic("totalfetchrequests") == 1
+        assert scraped.topic("failedproducerequests") == 1
+        assert scraped.topic("invalidmessagecrcrecords") == 1
+        assert scraped.topic("invalidoffsetorsequencerecords") == 1
+        assert scraped.topic("replicationbytesin") == scraped.topic("replicationbytesout") == 0
+        assert scraped.topic("failedfetchrequests") == scraped.topic("invalidmagicnumberrecords") == 0
+
+    simulate(story)
 
 
-def test_each_partition_tells_of_its_replicas() -> None:
-    leader = partition(0, is_leader=True, is_under_replicated=True, isr=(1, 2), last_stable_offset_lag=9)
-    seen = seen_of(replicas(leader, partition(1, isr=(1, 2, 3)), partition(2, is_offline=True)))
-    of_leader, of_follower = '{partition="0",topic="orders"}', '{partition="1",topic="orders"}'
-    prefix = "kafka_cluster_partition_"
-    assert (seen[f"{prefix}underreplicated{of_leader}"], seen[f"{prefix}underreplicated{of_follower}"]) == (1, 0)
-    assert seen[f"{prefix}insyncreplicascount{of_leader}"] == 2
-    assert seen[f"{prefix}insyncreplicascount{of_follower}"] == 0
-    assert (seen[f"{prefix}replicascount{of_leader}"], seen[f"{prefix}replicascount{of_follower}"]) == (3, 0)
-    assert seen[f"{prefix}laststableoffsetlag{of_leader}"] == 9
-    assert (seen[f"{prefix}underminisr{of_leader}"], seen[f"{prefix}atminisr{of_leader}"]) == (0, 0)
-    assert not any('partition="2"' in name for name in seen)
+def test_records_without_keys_are_counted(scraped: Scraped) -> None:
+    async def story(loop: SimLoop) -> None:
+        target = scraped.world.create_topic("t", configs={"cleanup.policy": "compact"})
+        await scraped.world.produce([(target, batch("a", "b"))])
+        assert scraped.topic("nokeycompactedtopicrecords") == 2
+
+    simulate(story)
 
 
-@pytest.mark.parametrize("name", [counter[0] for counter in _TOPIC_COUNTERS])
-def test_each_topic_counts_by_itself(name: str) -> None:
-    attribute = next(counter[2] for counter in _TOPIC_COUNTERS if counter[0] == name)
-    counts = {counter[2]: 0 for counter in _TOPIC_COUNTERS}
-    seen = seen_of(replicas(topic_counts={"orders": SimpleNamespace(**{**counts, attribute: 12})}))
-    assert seen[f'kafka_server_brokertopicmetrics_{name}_total{{topic="orders"}}'] == 12
-    moved = [key for key, value in seen.items() if key.startswith("kafka_server_brokertopicmetrics") and value]
-    assert len(moved) == 1
+def test_partitions_and_their_isr(scraped: Scraped) -> None:
+    world = scraped.world
+    world.create_topic("t", replicas=(1, 2, 3), isr=(1, 2), configs={"min.insync.replicas": "2"})
+    world.create_topic("led-elsewhere", replicas=(2, 1), leader=2)
+    assert scraped.replica_manager("partitioncount") == 2
+    assert scraped.replica_manager("leadercount") == 1
+    assert scraped.replica_manager("underreplicatedpartitions") == 1
+    assert scraped.replica_manager("atminisrpartitioncount") == 1
+    assert scraped.replica_manager("underminisrpartitioncount") == 0
+    world.place(isr=(1,), adding_replicas=(3,))
+    assert scraped.replica_manager("underminisrpartitioncount") == 1
+    assert scraped.replica_manager("reassigningpartitions") == 1
+    here = {"topic": "t", "partition": "0"}
+    there = {"topic": "led-elsewhere", "partition": "0"}
+    values = {
+        name: (
+            scraped.value(f"kafka_cluster_partition_{name}", **here),
+            scraped.value(f"kafka_cluster_partition_{name}", **there),
+        )
+        for name in ("underreplicated", "underminisr", "atminisr", "insyncreplicascount", "replicascount")
+    }
+    assert values == {
+        "underreplicated": (1, 0),
+        "underminisr": (1, 0),
+        "atminisr": (0, 0),
+        "insyncreplicascount": (1, 0),
+        "replicascount": (3, 0),
+    }
+    assert scraped.replica_manager("offlinereplicacount") == 0
+    world.partition().stop(ErrorCode.kafka_storage_error, is_deleted=False)
+    assert scraped.replica_manager("offlinereplicacount") == 1
+    assert scraped.value("kafka_cluster_partition_underreplicated", **here) is None
 
 
-def test_changes_of_in_sync_replicas() -> None:
-    seen = seen_of(replicas(isr_stats=SimpleNamespace(expands=1, shrinks=2, failed_updates=3)))
-    prefix = "kafka_server_replicamanager_"
-    names = ("isrexpands", "isrshrinks", "failedisrupdates")
-    assert [seen[f"{prefix}{name}_total"] for name in names] == [1, 2, 3]
+def test_an_open_transaction_shows_in_the_lag_of_the_last_stable_offset(scraped: Scraped) -> None:
+    scraped.world.create_topic("t")
+    scraped.world.append(batch("a", producer_id=3, producer_epoch=0, base_sequence=0, is_transactional=True))
+    assert scraped.value("kafka_cluster_partition_laststableoffsetlag", topic="t", partition="0") == 1
 
 
-def test_requests_that_wait() -> None:
-    produce = Sized(name="Produce", size=4, expired_count=5)
-    seen = seen_of(replicas(purgatories=(produce,), expired_fetches={"consumer": 6}))
-    label = '{delayedOperation="Produce"}'
-    assert seen[f"kafka_server_delayedoperationpurgatory_numdelayedoperations{label}"] == 4
-    assert seen[f"kafka_server_delayedoperationpurgatory_purgatorysize{label}"] == 7
-    assert seen[f"broker_delayed_operations_expired_total{label}"] == 5
-    assert seen['kafka_server_delayedfetchmetrics_expires_total{fetcherType="consumer"}'] == 6
+def test_changes_of_the_isr(scraped: Scraped) -> None:
+    world = scraped.world
+    world.create_topic("t", replicas=(1, 2), isr=(1,))
+    fetched = {"fetch_offset": 0, "log_start_offset": 0, "leader_log_end_offset": 0, "replica_epoch": 12}
+    world.partition().update_follower_fetch_state(2, **fetched)
+    world.alter_partition.answer(ErrorCode.ineligible_replica)
+    world.partition().update_follower_fetch_state(2, **fetched)
+    world.alter_partition.agree()
+    world.append(batch("a"))
+    world.now_ms += 40_000
+    world.replicas.maybe_shrink_isrs()
+    world.alter_partition.agree()
+    assert scraped.replica_manager("isrexpands_total") == 1
+    assert scraped.replica_manager("isrshrinks_total") == 1
+    assert scraped.replica_manager("failedisrupdates_total") == 1
 
 
-def test_fetch_sessions() -> None:
-    registry = MetricsRegistry()
-    ReplicationMetrics(registry).observe_sessions(Sized(size=2, partition_count=30, evictions=4))
-    seen = scrape(registry)
+def test_what_waits_and_what_waited_in_vain(scraped: Scraped) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = scraped.world
+        target = world.create_topic("t", replicas=(1, 2))
+        world.start_fetch(FetchParams(version=12, max_wait_ms=500), [FetchPartition("t", 0, 0, 100)])
+        produced = loop.create_task(world.produce([(target, batch("a"))], acks=-1, timeout_ms=500))
+        await asyncio.sleep(0.1)
+
+        def waiting(kind: str) -> float | None:
+            return scraped.value("kafka_server_delayedoperationpurgatory_numdelayedoperations", delayedOperation=kind)
+
+        def watched(kind: str) -> float | None:
+            return scraped.value("kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation=kind)
+
+        assert [waiting(kind) for kind in ("Produce", "Fetch", "DeleteRecords")] == [1, 1, 0]
+        assert [watched(kind) for kind in ("Produce", "Fetch", "DeleteRecords")] == [1, 1, 0]
+        await produced
+        await asyncio.sleep(1)
+        assert [waiting(kind) for kind in ("Produce", "Fetch", "DeleteRecords")] == [0, 0, 0]
+        assert scraped.value("broker_delayed_operations_expired_total", delayedOperation="Produce") == 1
+        assert scraped.value("kafka_server_delayedfetchmetrics_expires_total", fetcherType="consumer") == 1
+        assert scraped.value("kafka_server_delayedfetchmetrics_expires_total", fetcherType="follower") == 0
+
+    simulate(story)
+
+
+def test_fetch_sessions(scraped: Scraped) -> None:
+    cache = scraped.world.sessions.cache
+    session = cache.try_create(replica_id=-1, size=2, uses_topic_ids=False, now_ms=0)
+    assert session is not None
+    session.add(FetchPartition("t", 0, 0, 1))
+    cache.touch(session, 0)
+    cache.shards[0].evictions = 4
     prefix = "kafka_server_fetchsessioncache_"
-    assert seen[f"{prefix}numincrementalfetchsessions"] == 2
-    assert seen[f"{prefix}numincrementalfetchpartitionscached"] == 30
-    assert seen[f"{prefix}incrementalfetchsessionevictions_total"] == 4
+    assert scraped.value(prefix + "numincrementalfetchsessions") == 1
+    assert scraped.value(prefix + "numincrementalfetchpartitionscached") == 1
+    assert scraped.value(prefix + "incrementalfetchsessionevictions_total") == 4

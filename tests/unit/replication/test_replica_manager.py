@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.common.chance import Chance
+from broker.common.disk import InlineDiskExecutor
 from broker.common.errors import (
     ErrorCode,
     InconsistentTopicIdError,
@@ -11,7 +13,11 @@ from broker.common.errors import (
     StorageFailure,
     UnknownTopicOrPartitionError,
 )
+from broker.common.file_system import OsFileSystem
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from broker.log.log_manager import LogManager
+from broker.metrics.log_metrics import LogMetrics
+from broker.metrics.registry import MetricsRegistry
 from broker.replication.fetch_params import FetchParams, FetchPartition, LeaderHint
 from broker.schemas.cluster_metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.builders import ReplicaWorld, batch, settle, topic_uuid, values_of
@@ -115,6 +121,36 @@ def test_who_leads_is_known_from_the_partition_or_the_metadata(world: ReplicaWor
     assert world.replicas.leader_hint(T) == LeaderHint(2, 4)
     assert world.replicas.leader_hint(TopicPartition("elsewhere", 0)) == LeaderHint(2, 6)
     assert world.replicas.leader_hint(TopicPartition("missing", 0)) == LeaderHint(-1, -1)
+
+
+def test_with_the_real_log_manager_a_topic_comes_goes_and_comes_again(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = ReplicaWorld(tmp_path)
+        manager = LogManager(
+            world.config,
+            clock=world.clock,
+            file_system=OsFileSystem(),
+            disk=InlineDiskExecutor(),
+            chance=Chance(5),
+            metrics=LogMetrics(MetricsRegistry()),
+            topic_config=world.topic_config,
+        )
+        await manager.start()
+        world.replicas._log_manager = manager
+        world.create_topic("t", partitions=2)
+        world.append(batch("a"))
+        assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-0", "t-1"]
+        world.delete_topic()
+        assert manager.get(T) is None
+        assert sum(path.name.endswith("-delete") for path in tmp_path.iterdir()) == 2
+        world.create_topic("t", incarnation=1)
+        assert world.partition().log is manager.get(T)
+        assert world.partition().log.log_end_offset == 0
+        world.replicas.delete_stray_logs(world.metadata.image)
+        assert manager.get(T) is not None
+        await manager.shutdown()
+
+    simulate(story)
 
 
 # Produce
@@ -233,11 +269,9 @@ def test_append_now_keeps_the_order_and_says_what_is_wrong(world: ReplicaWorld) 
 def test_a_parked_fetch_costs_nothing_once_cancelled(world: ReplicaWorld) -> None:
     async def story(loop: SimLoop) -> None:
         world.create_topic("t")
-        operation = world.replicas.fetch(
-            FetchParams(version=12, max_wait_ms=500),
-            [FetchPartition("t", 0, 0, 100)],
-            lambda results: pytest.fail("told"),
-        )
+        told: list[object] = []
+        params = FetchParams(version=12, max_wait_ms=500)
+        operation = world.replicas.fetch(params, [FetchPartition("t", 0, 0, 100)], told.append)
         assert operation is not None
         world.replicas.cancel_fetch(operation)
         await world.produce([(T, batch("a"))])

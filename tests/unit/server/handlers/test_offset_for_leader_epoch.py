@@ -1,0 +1,48 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.common.errors import ErrorCode
+from broker.protocol.api_keys import ApiKey
+from broker.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from tests.support.builders import batch
+from tests.support.replica_requests import RequestWorld, schema
+from tests.support.sim_loop import SimLoop, simulate
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_where_an_epoch_ended(tmp_path: Path, version: int) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = RequestWorld(tmp_path)
+        world.create_topic("t", leader_epoch=1)
+        world.append(batch("a"))
+        world.place(leader=1, leader_epoch=4)
+        world.append(batch("b"))
+        classes = schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, version)
+
+        def asked(partition: int, epoch: int, current: int = -1) -> Any:
+            return classes.OffsetForLeaderPartition(
+                partition=partition, leader_epoch=epoch, current_leader_epoch=current
+            )
+
+        entity = classes.OffsetForLeaderEpochRequest(
+            replica_id=-2,
+            topics=(
+                classes.OffsetForLeaderTopic(
+                    topic="t", partitions=(asked(0, 3), asked(0, 4, 4), asked(0, 9), asked(0, 4, 3), asked(7, 1))
+                ),
+            ),
+        )
+        response = await world.call(offset_for_leader_epoch, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, entity)
+        (topic,) = response.topics
+        assert topic.topic == "t"
+        assert [(each.error_code, each.leader_epoch, each.end_offset) for each in topic.partitions] == [
+            (ErrorCode.none, 1, 1),
+            (ErrorCode.none, 4, 2),
+            (ErrorCode.none, -1, -1),
+            (ErrorCode.fenced_leader_epoch, -1, -1),
+            (ErrorCode.unknown_topic_or_partition, -1, -1),
+        ]
+
+    simulate(story)
