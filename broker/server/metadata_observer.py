@@ -92,7 +92,7 @@ class MetadataObserver:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["MetadataObserver"]:
-        """Follow until left.  A fault of the quorum itself ends the task with its exception, which halts the broker."""
+        """Follow until left.  A fault of the quorum itself goes to the loop's exception handler, to end the broker."""
         self._tasks.start("follow", self._follow())
         try:
             yield self
@@ -122,6 +122,9 @@ class MetadataObserver:
             except (MetadataFault, UnknownRecordError, MalformedRecordError) as error:
                 self._stop_applying(error)
                 return
+            except (ClusterIdMismatchError, InconsistentLeaderError, MetadataDivergedError) as error:
+                self._end_broker(error)
+                return
             except CorruptMessageError as error:
                 self.load_error_count += 1
                 log.error("metadata_fetch_corrupt", error=str(error))
@@ -134,6 +137,12 @@ class MetadataObserver:
         self.fault = error
         self.load_error_count += 1
         log.error("metadata_fault", error=str(error), applied_offset=self.applied_offset)
+
+    def _end_broker(self, error: Exception) -> None:
+        """Expected, and said in one sentence; the loop's handler ends the process."""
+        self.fault = error
+        log.error("metadata_quorum_unusable", reason=str(error))
+        asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
 
     async def fetch_once(self) -> bool:
         """One fetch and all that follows from it; False when it is better to wait before the next.

@@ -210,6 +210,20 @@ def test_another_cluster_ends_the_broker_with_both_names() -> None:
     simulate(story)
 
 
+def test_a_quorum_that_cannot_be_followed_is_told_to_the_loop() -> None:
+    async def story(loop: SimLoop) -> None:
+        setup = Setup()
+        script(setup.controller, [fetch_answer(top_error=ErrorCode.inconsistent_cluster_id)])
+        async with setup.observer.running() as observer:
+            await asyncio.sleep(1)
+        (failure,) = loop.failures
+        assert isinstance(failure["exception"], ClusterIdMismatchError)
+        assert observer.fault is failure["exception"]
+        loop.failures.clear()
+
+    simulate(story)
+
+
 def test_two_leaders_in_one_epoch_end_it() -> None:
     async def story(loop: SimLoop) -> None:
         setup = Setup()
