@@ -50,7 +50,7 @@ class FlushPlan:
             for path in self.paths:
                 self._sync_path(path)
             if self.epoch_write is not None:
-                self._epoch_cache.write_content(self.epoch_write[1])
+                self._epoch_cache.write_content(*self.epoch_write)
             for directory in self.directories:
                 self._file_system.sync_directory(directory)
         except FileNotFoundError as error:

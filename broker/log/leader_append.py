@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING
 
 from broker.common.buffers import MutableBuffer
 from broker.common.errors import KafkaError, RecordListTooLargeError, StorageFailure
+from broker.config.topic_config import TopicConfig
 from broker.log.log_append import LogAppendResult
 from broker.log.producer_state_entry import ProducerAppendInfo
 from broker.log.producer_state_manager import parse_marker
 from broker.records.append_origin import AppendOrigin
+from broker.records.compression import CompressionType
 from broker.records.control_record import EndTransactionMarker
-from broker.records.log_validator import ValidatedBatch
-from broker.records.record_batch import RecordBatch
+from broker.records.log_validator import LogValidator, ValidatedBatch
+from broker.records.record_batch import RecordBatch, TimestampType
 
 if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
@@ -147,3 +149,23 @@ class LeaderAppend:
             self.commit_or_raise()
         except StorageFailure:
             self._log.count_storage_failure()
+
+
+def make_validator(config: TopicConfig, name: str) -> LogValidator:
+    """The rules of a topic, for messages that name it `name`."""
+    codec = config.compression
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return LogValidator(
+        topic=name,
+        compression_type=None if codec == "producer" else CompressionType.of(codec),
+        compression_level=levels.get(codec),
+        compact=config.is_compact,
+        timestamp_type=TimestampType.of(config.message_timestamp_type),
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        message_size_max=config.max_message_bytes,
+    )

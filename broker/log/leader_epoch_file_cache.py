@@ -1,5 +1,6 @@
 """LeaderEpochFileCache: at which offset each leader epoch began: `leader-epoch-checkpoint` (KIP-101, KIP-279)."""
 
+import threading
 from bisect import bisect_right
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -42,6 +43,8 @@ class LeaderEpochFileCache:
         self._entries: list[EpochEntry] = []
         self._changes = 0
         self._written_changes = 0
+        self._file_lock = threading.Lock()  # the loop and a thread may both flush; the older one must not win
+        self._file_changes = 0  # what the file has; guarded by the lock
 
     @classmethod
     def load(cls, file_system: FileSystem, directory: Path) -> "LeaderEpochFileCache":
@@ -121,19 +124,22 @@ class LeaderEpochFileCache:
         """What the file lacks, as (change number, content); None when it is current."""
         return None if self.is_written else (self._changes, self.encode())
 
-    def write_content(self, content: bytes) -> None:
-        """Replace the file durably.  Waits for the device; touches nothing in memory, so a thread may run it."""
-        write_file_atomically(self._file_system, self._path, content)
+    def write_content(self, change: int, content: bytes) -> None:
+        """Replace the file durably with a `pending_write`.  Waits for the device: a thread may run it."""
+        with self._file_lock:
+            if change > self._file_changes:
+                write_file_atomically(self._file_system, self._path, content)
+                self._file_changes = change
 
     def written(self, change: int) -> None:
-        """The content of that change number has reached the device."""
+        """`write_content` of that change number has returned."""
         self._written_changes = max(self._written_changes, change)
 
     def write(self) -> None:
         """Both steps at once, waiting for the device."""
         pending = self.pending_write()
         if pending is not None:
-            self.write_content(pending[1])
+            self.write_content(*pending)
             self.written(pending[0])
 
     def encode(self) -> bytes:

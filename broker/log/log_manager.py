@@ -331,7 +331,7 @@ class LogManager:
         if pending is None or unified_log.is_closed:
             return
         try:
-            await self._disk.run(epochs.write_content, pending[1])
+            await self._disk.run(epochs.write_content, *pending)
             epochs.written(pending[0])
         except (StorageFailure, FileNotFoundError) as failure:
             log.warning("leader_epochs_not_written", log=str(unified_log.topic_partition), error=str(failure))

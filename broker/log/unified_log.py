@@ -12,11 +12,12 @@ from uuid import UUID
 import structlog
 
 from broker.common.buffers import Buffer, MutableBuffer
-from broker.common.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageFailure
+from broker.common.errors import OffsetOutOfRangeError, StorageFailure
 from broker.common.identifiers import NO_EPOCH, NO_OFFSET, TopicPartition
 from broker.config.topic_config import TopicConfig
 from broker.log.flush_plan import FlushPlan
-from broker.log.leader_append import LeaderAppend
+from broker.log.follower_append import FollowerAppend
+from broker.log.leader_append import LeaderAppend, make_validator
 from broker.log.leader_epoch_file_cache import EpochEndOffset, LeaderEpochFileCache
 from broker.log.local_log import LocalLog
 from broker.log.log_append import (
@@ -24,20 +25,18 @@ from broker.log.log_append import (
     LogAppendInfo,
     LogAppendResult,
     LogRead,
-    OffsetsOutOfOrderError,
-    UnexpectedAppendOffsetError,
 )
 from broker.log.log_environment import LogEnvironment
+from broker.log.log_flush import LogFlush
 from broker.log.log_retention import LogRetention
 from broker.log.log_segment import LogSegment, TimestampAndOffset
 from broker.log.log_segments import LogSegments
 from broker.log.partition_metadata_file import PartitionMetadataFile
 from broker.log.producer_state_entry import CompletedTxn, ProducerAppendInfo
-from broker.log.producer_state_manager import ProducerStateManager, parse_marker
+from broker.log.producer_state_manager import ProducerStateManager
 from broker.records.append_origin import AppendOrigin
-from broker.records.compression import CompressionType
-from broker.records.log_validator import LogValidator, ValidatedBatch
-from broker.records.record_batch import RecordBatch, TimestampType, batches
+from broker.records.log_validator import ValidatedBatch
+from broker.records.record_batch import RecordBatch
 
 log = structlog.get_logger(__name__)
 
@@ -55,17 +54,15 @@ class UnifiedLog:
         "_environment",
         "_epochs",
         "_first_unstable_offset",
+        "_flush",
         "_flush_messages",
         "_latest_epoch",
         "_local",
         "_retention",
         "_segment_ms",
-        "_truncation_count",
         "high_watermark",
         "is_closed",
         "is_dirty",
-        "is_name_synced",
-        "last_flush_ms",
         "log_start_offset",
         "producer_state_manager",
         "segment_bytes",
@@ -90,16 +87,14 @@ class UnifiedLog:
         self._epochs = leader_epochs
         self._latest_epoch = NO_EPOCH if leader_epochs.latest_epoch is None else leader_epochs.latest_epoch
         self._retention = LogRetention(self, environment)
-        self._truncation_count = 0
+        self._flush = LogFlush(self, environment, is_name_synced=is_synced)
         self.topic_partition: TopicPartition = local_log.topic_partition
         self.topic_id = topic_id  # None: the directory does not say yet
-        self.is_name_synced = is_synced  # the device has the directory's name and the topic id
         self.producer_state_manager = producer_state_manager
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self.is_dirty = False  # changed since it was loaded or closed: there is something to flush
         self.is_closed = False
-        self.last_flush_ms = environment.clock.now_ms()
         self._first_unstable_offset: int | None = None
         self._refresh_first_unstable_offset()
         self.update_config(local_log.config)
@@ -120,14 +115,8 @@ class UnifiedLog:
 
     @property
     def recovery_point(self) -> int:
-        """Recovery after a crash reads from the segment that contains this offset.
-
-        Not above the base of a segment whose indexes may change once more, when it is sealed, even if all its records
-        are on the device: the checkpoint may not be newer than the files it vouches for.
-        """
-        flushed = self._local.recovery_point
-        segment = self._local.segments.floor(flushed - 1)
-        return flushed if segment is None or segment.is_flushed else max(segment.base_offset, self.log_start_offset)
+        """Recovery after a crash reads from the segment that contains this offset."""
+        return self._flush.recovery_point
 
     @property
     def segments(self) -> LogSegments:
@@ -166,6 +155,10 @@ class UnifiedLog:
         return len(self.producer_state_manager.producers)
 
     @property
+    def last_flush_ms(self) -> int:
+        return self._flush.last_flush_ms
+
+    @property
     def unflushed_messages(self) -> int:
         return self._local.log_end_offset - self._local.recovery_point
 
@@ -191,22 +184,7 @@ class UnifiedLog:
         if config.is_compact:
             self._segment_ms = min(self._segment_ms, config.max_compaction_lag_ms)
         self._flush_messages = config.flush_messages
-        codec = config.compression
-        levels = {
-            "gzip": config.compression_gzip_level,
-            "lz4": config.compression_lz4_level,
-            "zstd": config.compression_zstd_level,
-        }
-        self.validator = LogValidator(
-            topic=str(self.topic_partition),
-            compression_type=None if codec == "producer" else CompressionType.of(codec),
-            compression_level=levels.get(codec),
-            compact=config.is_compact,
-            timestamp_type=TimestampType.of(config.message_timestamp_type),
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            message_size_max=config.max_message_bytes,
-        )
+        self.validator = make_validator(config, str(self.topic_partition))
         self._local.segments.active.index_interval_bytes = config.index_interval_bytes
 
     def assign_topic_id(self, topic_id: UUID) -> None:
@@ -215,7 +193,7 @@ class UnifiedLog:
         if self.topic_id is None:
             PartitionMetadataFile(self._environment.file_system, self.directory).write(topic_id)
             self.topic_id = topic_id
-            self.is_name_synced = False
+            self._flush.is_name_synced = False
             self._local.unsynced_directory = True
 
     # -- append ----------------------------------------------------------------------------------------------------
@@ -249,60 +227,11 @@ class UnifiedLog:
         CorruptMessageError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError: nothing was appended.
         StorageFailure: some leading batches may have been.
         """
-        accepted = self._check_follower_records(records, leader_epoch)
-        if not accepted:
-            return LogAppendInfo()
-        now_ms = self._environment.clock.now_ms()
-        staged: list[RecordBatch] = []
-        staged_size = 0
-        for batch in accepted:
-            size, last_offset = batch.size_bytes, batch.last_offset
-            if self.should_roll(staged_size + size, batch.max_timestamp, last_offset, now_ms):
-                self._append_copies(staged)
-                staged, staged_size = [], 0
-                if self.should_roll(size, batch.max_timestamp, last_offset, now_ms):
-                    self.roll_at(batch.base_offset)
-            staged.append(batch)
-            staged_size += size
-        self._append_copies(staged)
-        return LogAppendInfo(
-            accepted[0].base_offset,
-            accepted[-1].last_offset,
-            accepted[-1].partition_leader_epoch,
-            sum(batch.record_count for batch in accepted),
-            sum(batch.size_bytes for batch in accepted),
-        )
+        return FollowerAppend(self, leader_epoch, self._environment.clock.now_ms()).append(records)
 
-    def _check_follower_records(self, records: Buffer, leader_epoch: int) -> list[RecordBatch]:
-        accepted: list[RecordBatch] = []
-        last_offset = -1
-        for batch in batches(records):
-            if batch.partition_leader_epoch > leader_epoch:
-                break  # KAFKA-18723: records of a leader we do not follow yet
-            batch.ensure_valid()
-            if batch.last_offset <= last_offset:
-                raise OffsetsOutOfOrderError(f"Out of order offsets: {batch.last_offset} after {last_offset}")
-            if batch.size_bytes > self.segment_bytes:
-                raise RecordListTooLargeError(
-                    f"A batch of {batch.size_bytes} bytes exceeds the segment size of {self.segment_bytes}"
-                )
-            if batch.is_control:
-                parse_marker(batch)  # so that it cannot fail once it is written
-            last_offset = batch.last_offset
-            accepted.append(batch)
-        if accepted and accepted[0].base_offset < self._local.log_end_offset:
-            raise UnexpectedAppendOffsetError(accepted[0].base_offset, last_offset, self._local.log_end_offset)
-        return accepted
-
-    def _append_copies(self, staged: list[RecordBatch]) -> None:
-        if not staged:
-            return
-        self._write([batch.buffer for batch in staged], staged[-1].next_offset)
-        for batch in staged:
-            self._accept_copy(batch, self._local.segments.active)
-
-    def _accept_copy(self, batch: RecordBatch, segment: LogSegment) -> None:
-        """A batch that was written after `segment`'s end as the leader sent it."""
+    def accept_copy(self, batch: RecordBatch) -> None:
+        """A batch that was written as the leader sent it is part of the log now."""
+        segment = self._local.segments.active
         epoch = batch.partition_leader_epoch
         if epoch > self._latest_epoch:
             self.maybe_assign_epoch_start_offset(epoch, batch.base_offset)
@@ -314,24 +243,17 @@ class UnifiedLog:
             self._refresh_first_unstable_offset()
         self._flushed_inline_if_due()
 
-    def _write(self, buffers: Sequence[Buffer], next_offset: int) -> None:
+    def write(self, buffers: Sequence[Buffer], next_offset: int) -> None:
         """Write to the active segment; flush if that is due before an answer.  StorageFailure: nothing changed."""
         active = self._local.segments.active
         active.write(buffers)
         self.is_dirty = True
         if next_offset - self._local.recovery_point >= self._flush_messages:
             try:
-                self._flush_inline()
+                self._flush.run_inline()
             except StorageFailure:
                 active.records.abandon()
                 raise
-
-    def _flush_inline(self) -> None:
-        """`flush.messages`: the records are on the device before anyone hears of them.  Index files of the active
-        segment may follow later: recovery rebuilds them."""
-        if self._local.unsynced_directory or self.recovery_point < self._local.segments.active.base_offset:
-            self._run_flush(self.plan_flush(self._local.segments.active.base_offset))
-        self._local.segments.active.records.sync()
 
     def _flushed_inline_if_due(self) -> None:
         """`_write` flushed what is now accepted."""
@@ -468,8 +390,8 @@ class UnifiedLog:
         self._epoch_cache_changed()
         self.log_start_offset = min(self.log_start_offset, offset)
         self._rebuild_producer_state()
-        self.update_high_watermark(self.high_watermark)
         self._refresh_first_unstable_offset()
+        self.update_high_watermark(self.high_watermark)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -485,7 +407,7 @@ class UnifiedLog:
         self._refresh_first_unstable_offset()
 
     def _after_truncation(self, paths: list[Path]) -> None:
-        self._truncation_count += 1
+        self._flush.truncation_count += 1
         self.is_dirty = True
         if paths:
             self._environment.housekeeping.delete_later(paths, self.config.file_delete_delay_ms)
@@ -520,100 +442,25 @@ class UnifiedLog:
 
     def plan_flush(self, offset: int | None = None) -> FlushPlan | None:
         """What must be on the device before the recovery point may be `offset` (default: the log end); None when it
-        is there already.  Writes pending index entries.  StorageFailure."""
-        local = self._local
-        offset = local.log_end_offset if offset is None else offset
-        segments = [
-            segment
-            for segment in local.segments.from_offset(self.recovery_point)
-            if not segment.is_flushed
-            and segment.base_offset < offset
-            and (segment.is_sealed or local.recovery_point < offset)
-        ]
-        if not segments and not local.unsynced_directory and self._epochs.is_written:
-            return None
-        plan = FlushPlan(self._environment.file_system, self._epochs, offset, self._truncation_count)
-        for segment in segments:
-            segment.write_indexes()
-            plan.files.append(segment.records.file)
-            plan.paths += segment.index_paths()
-            if segment.is_sealed:
-                plan.sealed.append(segment)
-        plan.snapshots = list(self.producer_state_manager.unsynced_snapshots)
-        plan.paths += [self.producer_state_manager.snapshot_path(snapshot) for snapshot in plan.snapshots]
-        plan.epoch_write = self._epochs.pending_write()
-        if not self.is_name_synced:
-            plan.paths.append(PartitionMetadataFile(self._environment.file_system, self.directory).path)
-            plan.directories.append(self.directory.parent)
-        if local.unsynced_directory:
-            plan.directories.append(self.directory)
-            local.unsynced_directory = False
-        return plan
+        is there already.  Run the plan anywhere, then `complete_flush` or `abandon_flush`.  StorageFailure."""
+        return self._flush.plan(offset)
 
     def complete_flush(self, plan: FlushPlan) -> None:
-        """The plan ran: the recovery point moves, unless the log was cut meanwhile."""
-        self.last_flush_ms = self._environment.clock.now_ms()
-        if plan.epoch_write is not None:
-            self._epochs.written(plan.epoch_write[0])
-        if plan.directories and self.directory.parent in plan.directories:
-            self.is_name_synced = True
-        if plan.truncation_count != self._truncation_count:
-            return
-        for segment in plan.sealed:
-            segment.is_flushed = True
-        unsynced = self.producer_state_manager.unsynced_snapshots
-        unsynced[:] = [snapshot for snapshot in unsynced if snapshot not in plan.snapshots]
-        self._local.recovery_point = max(self._local.recovery_point, min(plan.offset, self._local.log_end_offset))
+        """The plan ran: the recovery point moves."""
+        self._flush.complete(plan)
 
     def abandon_flush(self, plan: FlushPlan) -> None:
-        """The plan failed: the next one must not leave out what this one meant to do."""
-        self._environment.metrics.storage_failures.increment()
-        if self.directory in plan.directories:
-            self._local.unsynced_directory = True
+        """The plan failed: the next one does what this one meant to do."""
+        self._flush.abandon(plan)
 
     def flush(self) -> None:
         """Plan, run and complete in one: waits for the device.  StorageFailure."""
-        self._run_flush(self.plan_flush())
-
-    def _run_flush(self, plan: FlushPlan | None) -> None:
-        if plan is not None:
-            try:
-                plan.run()
-            except StorageFailure:
-                self.abandon_flush(plan)
-                raise
-            self.complete_flush(plan)
+        self._flush.run_now(None)
 
     def prepare_close(self) -> FlushPlan | None:
-        """Write what a clean start relies on: last time entry, indexes, a producer snapshot at the log end.  Returns
-        what must still be flushed; None when nothing changed since the log was loaded.  StorageFailure."""
-        if not self.is_dirty:
-            return self._plan_epochs()
-        active = self._local.segments.active
-        active.add_last_time_entry()
-        active.write_indexes()
-        manager = self.producer_state_manager
-        manager.take_snapshot()
-        if manager.map_end_offset > (manager.latest_snapshot_offset or 0) and not manager.is_empty:
-            raise StorageFailure(f"{self.topic_partition}: the producer snapshot could not be written")
-        self._local.unsynced_directory = True  # forces a plan even if every record is flushed
-        plan = self.plan_flush()
-        assert plan is not None
-        if active.records.file not in plan.files:
-            plan.files.append(active.records.file)
-            plan.paths += active.index_paths()
-        plan.sealed.append(active)  # nothing changes it any more
-        return plan
-
-    def _plan_epochs(self) -> FlushPlan | None:
-        """Only the epochs changed: this broker led, and nobody wrote."""
-        if self._epochs.is_written:
-            return None
-        plan = FlushPlan(
-            self._environment.file_system, self._epochs, self._local.recovery_point, self._truncation_count
-        )
-        plan.epoch_write = self._epochs.pending_write()
-        return plan
+        """Write what a clean start relies on, and return what must still be flushed; None when nothing changed since
+        the log was loaded.  StorageFailure."""
+        return self._flush.prepare_close()
 
     def close(self) -> None:
         """Give back descriptors and memory.  Without `prepare_close` and its plan the next start recovers."""
@@ -641,7 +488,7 @@ class UnifiedLog:
         local = self._local
         last = staged[-1][1].batch
         next_offset = last.base_offset + last.last_offset_delta + 1
-        self._write([validated.buffer for _, validated in staged], next_offset)
+        self.write([validated.buffer for _, validated in staged], next_offset)
         segment = local.segments.active
         for result, validated in staged:
             batch = validated.batch

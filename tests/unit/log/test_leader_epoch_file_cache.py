@@ -85,12 +85,13 @@ def test_a_change_during_a_write_is_not_forgotten() -> None:
     pending = cache.pending_write()
     assert pending is not None
     cache.assign(1, 10)
-    cache.write_content(pending[1])
+    cache.write_content(*pending)
     cache.written(pending[0])
     assert not cache.is_written
     cache.write()
     assert cache.pending_write() is None
-    assert b"1 10" in disk.read(DIRECTORY / "leader-epoch-checkpoint")
+    cache.write_content(*pending)
+    assert disk.read(DIRECTORY / "leader-epoch-checkpoint") == b"0\n2\n0 0\n1 10\n"
 
 
 def test_clear_and_damaged_file() -> None:
