@@ -44,21 +44,3 @@ def test_a_replica_state_that_is_too_short_is_malformed() -> None:
     body = struct.pack(">iiibii", 500, 1, 100, 0, 0, -1) + b"\x01\x01\x01" + b"\x01\x01\x02xx"
     with pytest.raises(MalformedFrameError):
         fetch_codec.decode(memoryview(body), 0, 15)
-
-
-def test_an_answer_without_records_is_one_buffer_and_never_null() -> None:
-    class Empty:
-        partition = 0
-        error = 0
-        high_watermark = last_stable_offset = 5
-        log_start_offset = 0
-        aborted_transactions = None
-        records = b""
-        diverging_epoch = None
-        preferred_read_replica = -1
-        current_leader = None
-
-    (modern,) = fetch_codec.encode_response(12, 1, 0, 0, [("t", [Empty()])])
-    assert bytes(modern).endswith(b"\x01" + b"\0\0\0"), "empty compact records, then the tagged fields"
-    (old,) = fetch_codec.encode_response(4, 1, 0, 0, [("t", [Empty()])])
-    assert bytes(old).endswith(struct.pack(">i", 0))
