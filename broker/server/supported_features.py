@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.metadata.broker_registration import VersionRange
-from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_version import (
     KRAFT_VERSION_FEATURE,
     LATEST_METADATA_VERSION,
     METADATA_VERSION_FEATURE,
     MINIMUM_METADATA_VERSION,
 )
-from broker.server.api_version_manager import UNKNOWN_EPOCH, FinalizedFeatures
 
 # A feature that is not here is supported at level 0 only: group.version waits for KIP-848, transaction.version for a
 # transaction coordinator, eligible.leader.replicas.version for KIP-966's rule of the high watermark.
@@ -28,20 +26,3 @@ FEATURE_ADVICE: Final = (
     "--feature share.version=0 --feature streams.version=0 (leave out those the release does not know), or downgrade "
     "these features with kafka-features.sh."
 )
-
-
-class ClusterFeatures:
-    """What ApiVersions says about features: those of this broker, and the cluster's levels from the current image."""
-
-    def __init__(self, cache: MetadataCache) -> None:
-        self._cache = cache
-
-    def supported_features(self) -> Mapping[str, tuple[int, int]]:
-        return SUPPORTED_FEATURES
-
-    def finalized_features(self) -> FinalizedFeatures:
-        """The epoch is the offset of the image, as in Kafka: it grows with each change, and with others."""
-        image = self._cache.image
-        if image.is_empty:
-            return FinalizedFeatures(UNKNOWN_EPOCH, {})
-        return FinalizedFeatures(image.offset, image.features.finalized)
