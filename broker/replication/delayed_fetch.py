@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.common.errors import ErrorCode
+from broker.common.errors import ErrorCode, KafkaError
 from broker.common.purgatory import DelayedOperation
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_source import FetchSource
@@ -45,7 +45,10 @@ class DelayedFetch(DelayedOperation):
     def on_partition_changed(self, request: FetchPartition) -> None:
         if self._is_ready or self.is_completed:
             return
-        available = available_bytes(request, self.params)
+        try:
+            available = available_bytes(request, self.params)
+        except KafkaError:  # the read that answers tells it
+            available = ANSWER_NOW
         if available != ANSWER_NOW:
             self._accumulated_bytes += available - request.available_bytes
             request.available_bytes = available
@@ -81,8 +84,8 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
     limit = partition.fetch_limit(params.isolation)
     if offset == limit:
         return 0
-    if offset > limit:
-        return ANSWER_NOW  # truncated
+    if offset > limit or offset < log.log_start_offset:
+        return ANSWER_NOW  # truncated, or deleted
     if offset < log.segments.active.base_offset < limit:
         return ANSWER_NOW  # one answer never spans two segments, so waiting could not fill it
     if params.min_bytes <= 1 and limit == log.log_end_offset:

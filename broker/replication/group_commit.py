@@ -8,11 +8,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+import structlog
+
 from broker.common.buffers import MutableBuffer
 from broker.common.errors import ErrorCode
 from broker.replication.action_queue import ActionQueue
 from broker.replication.append_request import AppendRequest
 from broker.replication.partition import Partition
+
+log = structlog.get_logger(__name__)
 
 STAGED_BATCH_BYTES_MAX: Final = 65_536  # a larger batch is written at once: the copy would cost more than the write
 ACKS_ALL: Final = -1
@@ -56,20 +60,31 @@ class GroupCommit:
         staged: list[Staged] = partition.staged
         partition.staged = []
         if len(staged) == 1:
-            batch, request, index = staged[0]
+            _, request, index = staged[0]
             error = _refusal(partition, request.required_acks)
             if error is None:
-                size_bytes = len(batch)
-                result = partition.append_records_to_leader((batch,), request.origin)[0]
-                request.complete_one(index, result, partition, size_bytes)
+                _append(partition, staged)
             else:
                 request.refuse_one(index, error)
             return
         for group in _runs(partition, staged):
-            sizes = [len(batch) for batch, _, _ in group]
-            results = partition.append_records_to_leader([batch for batch, _, _ in group], group[0][1].origin)
-            for (_, request, index), result, size_bytes in zip(group, results, sizes, strict=True):
-                request.complete_one(index, result, partition, size_bytes)
+            _append(partition, group)
+
+
+def _append(partition: Partition, group: Sequence[Staged]) -> None:
+    """One append for batches of one origin, each request being told its own outcome."""
+    sizes = [len(batch) for batch, _, _ in group]
+    try:
+        results = partition.append_records_to_leader([batch for batch, _, _ in group], group[0][1].origin)
+    except AssertionError:
+        raise  # a broken invariant halts the broker
+    except Exception:  # a defect answers the requests that met it; the other partitions of the turn go on
+        log.exception("append_failed", partition=str(partition.topic_partition), batches=len(group))
+        for _, request, index in group:
+            request.refuse_one(index, ErrorCode.unknown_server_error)
+        return
+    for (_, request, index), result, size_bytes in zip(group, results, sizes, strict=True):
+        request.complete_one(index, result, partition, size_bytes)
 
 
 def _refusal(partition: Partition, required_acks: int) -> ErrorCode | None:

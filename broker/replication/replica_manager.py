@@ -241,7 +241,12 @@ class ReplicaManager:
             return
         unsettled = []
         for index, partition in enumerate(request.partitions):
-            if partition is not None and partition.log.high_watermark < results[index].required_offset:
+            if partition is None:
+                continue
+            if not partition.is_leader or partition.local_log is None:  # lost since its own append of this turn
+                lost = self.lookup_error(partition.topic_partition)
+                results[index].error = lost or ErrorCode.not_leader_or_follower
+            elif partition.local_log.high_watermark < results[index].required_offset:
                 unsettled.append(index)
         if not unsettled:
             on_complete(results)

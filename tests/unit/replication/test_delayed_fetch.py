@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from broker.common.errors import StorageFailure
 from broker.replication.delayed_fetch import ANSWER_NOW, DelayedFetch, available_bytes
 from broker.replication.fetch_params import FetchParams, FetchPartition
 from broker.replication.fetch_source import RequestedPartitions
@@ -70,3 +73,29 @@ def test_no_partition_and_no_leader_are_answered(tmp_path: Path) -> None:
     assert available_bytes(request, FetchParams(version=11)) == 0
     request.hosted = None
     assert available_bytes(request, FetchParams(version=11)) == ANSWER_NOW
+
+
+def test_deleted_records_are_answered_with_an_error_not_waited_for(tmp_path: Path) -> None:
+    world = ReplicaWorld(tmp_path)
+    world.create_topic()
+    world.append(batch("a"), batch("b"))
+    request = hosted_request(world)
+    source = RequestedPartitions([request])
+    ready: list[DelayedFetch] = []
+    params = FetchParams(version=12, min_bytes=5000)
+    source.park(DelayedFetch(params, source, on_ready=ready.append, read_again=lambda *_: None))
+    world.partition().delete_records_on_leader(1)
+    assert len(ready) == 1
+    assert available_bytes(request, params) == ANSWER_NOW
+
+
+def test_a_failing_look_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(request: FetchPartition, params: FetchParams) -> int:
+        raise StorageFailure("unreadable")
+
+    monkeypatch.setattr("broker.replication.delayed_fetch.available_bytes", fail)
+    source = RequestedPartitions([FetchPartition("t", 0, 0, 1)])
+    ready: list[DelayedFetch] = []
+    operation = DelayedFetch(FetchParams(version=12), source, on_ready=ready.append, read_again=lambda *_: None)
+    operation.on_partition_changed(FetchPartition("t", 0, 0, 1))
+    assert ready == [operation]

@@ -1,7 +1,11 @@
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
+from broker.log.unified_log import UnifiedLog
 from broker.records.append_origin import AppendOrigin
 from broker.replication.action_queue import ActionQueue
 from broker.replication.append_request import AppendRequest
@@ -113,4 +117,26 @@ def test_origins_are_written_apart_in_order(tmp_path: Path) -> None:
         await settle()
         assert [each.results[0].base_offset for each in turn.done] == [0, 1, 2]
 
+    simulate(story)
+
+
+def test_a_defect_answers_its_requests_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(loop: SimLoop) -> None:
+        turn = Turn(tmp_path, partitions=2)
+        other = turn.world.partition("t", 1)
+        request = turn.append(batch("a"))
+        turn.partition = other
+        innocent = turn.append(batch("b"))
+
+        def append_as_leader(self: UnifiedLog, *arguments: Any, **options: Any) -> Any:
+            if self is turn.world.partition().log:
+                raise RuntimeError("defect")
+            return append(self, *arguments, **options)
+
+        monkeypatch.setattr(UnifiedLog, "append_as_leader", append_as_leader)
+        await settle()
+        assert request.results[0].error is ErrorCode.unknown_server_error
+        assert innocent.results[0].error is ErrorCode.none
+
+    append = UnifiedLog.append_as_leader
     simulate(story)

@@ -242,6 +242,23 @@ def test_pipelined_requests_complete_in_the_order_of_their_offsets(world: Replic
     simulate(story)
 
 
+def test_a_partition_lost_before_its_request_is_whole(world: ReplicaWorld) -> None:
+    """The large batch is written at once, the small one at the end of the turn; in between the leadership goes."""
+
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2))
+        world.create_topic("u")
+        produced = loop.create_task(
+            world.produce([(T, batch(b"x" * 100_000)), (TopicPartition("u", 0), batch("b"))], acks=-1)
+        )
+        loop.call_soon(lambda: world.place("t", leader=2, leader_epoch=1))
+        results = await produced
+        assert [result.error for result in results] == [ErrorCode.not_leader_or_follower, ErrorCode.none]
+        assert results[0].base_offset == 0
+
+    simulate(story)
+
+
 def test_append_now_keeps_the_order_and_says_what_is_wrong(world: ReplicaWorld) -> None:
     async def story(loop: SimLoop) -> None:
         world.create_topic("t", replicas=(1, 2), configs={"min.insync.replicas": "2"})
