@@ -116,7 +116,8 @@ class CoordinatorRuntime(Generic[S]):
             return
         del self._contexts[partition]
         context.unload(ShardState.CLOSED)
-        log.info("coordinator_unloaded", partition=str(context.topic_partition), leader_epoch=leader_epoch)
+        tell = log.info if context.last_written_offset else log.debug
+        tell("coordinator_unloaded", partition=str(context.topic_partition), leader_epoch=leader_epoch)
 
     async def shutdown(self) -> None:
         """Unload everything; parked clients are told to find another coordinator."""
@@ -147,7 +148,8 @@ class CoordinatorRuntime(Generic[S]):
             return
         context.activate(progress.end_offset)
         self._metrics.partition_loaded(loop.time() - started)
-        log.info(
+        tell = log.info if progress.record_count else log.debug  # a new topic has fifty partitions with nothing in them
+        tell(
             "coordinator_loaded",
             partition=str(context.topic_partition),
             leader_epoch=context.epoch,
