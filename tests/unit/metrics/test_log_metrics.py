@@ -1,50 +1,63 @@
-from types import SimpleNamespace
+"""LogMetrics: each metric is moved by what it counts."""
+
+from typing import Any
+
+from prometheus_client import generate_latest
 
 from broker.common.identifiers import TopicPartition
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
 
-from .scrape import scrape
+
+class FakeLog:
+    topic_partition = TopicPartition("t", 3)
+    size_bytes = 1000
+    segment_count = 2
+    log_start_offset = 5
+    log_end_offset = 50
+    producer_count = 7
 
 
-def log(partition: int, **facts: int) -> SimpleNamespace:
-    return SimpleNamespace(topic_partition=TopicPartition("orders", partition), **facts)
+def scrape(registry: MetricsRegistry) -> dict[str, float]:
+    lines = generate_latest(registry.prometheus).decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
-def test_each_log_is_read_at_scrape() -> None:
+def make() -> tuple[MetricsRegistry, LogMetrics]:
     registry = MetricsRegistry()
-    metrics = LogMetrics(registry)
-    first = log(0, size_bytes=100, segment_count=2, log_start_offset=5, log_end_offset=9, producer_count=3)
-    second = log(1, size_bytes=200, segment_count=1, log_start_offset=0, log_end_offset=4, producer_count=4)
-    metrics.observe(lambda: [first, second])
-    seen = scrape(registry)
-    of_first, of_second = '{partition="0",topic="orders"}', '{partition="1",topic="orders"}'
-    assert (seen[f"kafka_log_log_size{of_first}"], seen[f"kafka_log_log_size{of_second}"]) == (100, 200)
-    assert seen[f"kafka_log_log_numlogsegments{of_first}"] == 2
-    assert seen[f"kafka_log_log_logstartoffset{of_first}"] == 5
-    assert seen[f"kafka_log_log_logendoffset{of_first}"] == 9
-    assert seen["kafka_server_replicamanager_produceridcount"] == 7
-    first.size_bytes = 150
-    assert scrape(registry)[f"kafka_log_log_size{of_first}"] == 150
+    return registry, LogMetrics(registry)
 
 
-def test_what_the_logs_and_their_manager_count() -> None:
-    registry = MetricsRegistry()
-    metrics = LogMetrics(registry)
-    metrics.flush_seconds.observe(0.003)
-    metrics.rolls.increment()
-    metrics.deleted_segments.increment(2)
-    metrics.storage_failures.increment(3)
-    metrics.recovered_bytes.increment(400)
-    metrics.truncated_bytes.increment(50)
-    metrics.remaining_logs_to_recover = 6
+def test_gauges_read_the_logs() -> None:
+    registry, metrics = make()
+    assert "kafka_log_log_size" not in scrape(registry)
+    metrics.observe(lambda: [FakeLog()])
+    metrics.remaining_logs_to_recover = 4
     metrics.offline_directory_count = 1
-    seen = scrape(registry)
-    assert seen["broker_log_flush_seconds_count"] == 1
-    assert seen["broker_log_segments_rolled_total"] == 1
-    assert seen["broker_log_segments_deleted_total"] == 2
-    assert seen["broker_log_storage_failures_total"] == 3
-    assert seen["broker_log_recovered_bytes_total"] == 400
-    assert seen["broker_log_recovery_cut_bytes_total"] == 50
-    assert seen["kafka_log_logmanager_remaininglogstorecover"] == 6
-    assert seen["kafka_log_logmanager_offlinelogdirectorycount"] == 1
+    found = scrape(registry)
+    where = '{partition="3",topic="t"}'
+    assert found["kafka_log_log_size" + where] == 1000
+    assert found["kafka_log_log_numlogsegments" + where] == 2
+    assert found["kafka_log_log_logstartoffset" + where] == 5
+    assert found["kafka_log_log_logendoffset" + where] == 50
+    assert found["kafka_server_replicamanager_produceridcount"] == 7
+    assert found["kafka_log_logmanager_remaininglogstorecover"] == 4
+    assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 1
+
+
+def test_counters_and_the_flush_histogram() -> None:
+    registry, metrics = make()
+    counters: dict[str, Any] = {
+        "broker_log_segments_rolled_total": metrics.rolls,
+        "broker_log_segments_deleted_total": metrics.deleted_segments,
+        "broker_log_storage_failures_total": metrics.storage_failures,
+        "broker_log_recovered_bytes_total": metrics.recovered_bytes,
+        "broker_log_recovery_cut_bytes_total": metrics.truncated_bytes,
+    }
+    for number, counter in enumerate(counters.values(), 1):
+        counter.increment(number)
+    metrics.flush_seconds.observe(0.2)
+    found = scrape(registry)
+    assert [found[name] for name in counters] == [1, 2, 3, 4, 5]
+    assert found["broker_log_flush_seconds_count"] == 1
+    assert found["broker_log_flush_seconds_sum"] == 0.2

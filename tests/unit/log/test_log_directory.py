@@ -1,0 +1,57 @@
+"""LogDirectory: clean-shutdown marker and checkpoints."""
+
+from pathlib import Path
+
+from broker.common.chance import Chance
+from broker.common.identifiers import TopicPartition
+from broker.log.log_directory import LogDirectory
+from tests.support.sim_disk import SimFileSystem
+
+PATH = Path("/data")
+
+
+def make_directory() -> tuple[SimFileSystem, LogDirectory]:
+    disk = SimFileSystem()
+    directory = LogDirectory(disk, PATH)
+    disk.make_directories(PATH)
+    disk.sync_everything()
+    return disk, directory
+
+
+def test_17_the_marker_counts_by_its_presence_and_is_gone_at_once() -> None:
+    disk, directory = make_directory()
+    assert directory.take_clean_shutdown_marker() is None
+    directory.write_clean_shutdown_marker(42)
+    assert disk.read(PATH / ".kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
+    disk.overwrite(PATH / ".kafka_cleanshutdown", b"unreadable")
+    assert directory.take_clean_shutdown_marker() == -1
+    disk.crash(Chance(1))
+    assert LogDirectory(disk, PATH).take_clean_shutdown_marker() is None
+
+
+def test_the_marker_survives_a_power_cut() -> None:
+    disk, directory = make_directory()
+    directory.write_clean_shutdown_marker(7)
+    disk.crash(Chance(1))
+    assert LogDirectory(disk, PATH).take_clean_shutdown_marker() == 7
+
+
+def test_checkpoints_are_written_when_they_change() -> None:
+    disk, directory = make_directory()
+    checkpoint = directory.recovery_points
+    offsets = {TopicPartition("t", 0): 5}
+    content = checkpoint.encode(offsets)
+    assert content is not None
+    checkpoint.write_content(content)
+    checkpoint.written(content)
+    assert checkpoint.encode(offsets) is None
+    assert checkpoint.read() == offsets
+    disk.overwrite(PATH / "recovery-point-offset-checkpoint", b"nonsense")
+    assert checkpoint.read() == {}
+
+
+def test_subdirectories_only() -> None:
+    disk, directory = make_directory()
+    disk.make_directories(PATH / "t-0")
+    disk.open(PATH / "meta.properties", create=True)
+    assert directory.subdirectories() == ["t-0"]

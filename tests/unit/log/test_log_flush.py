@@ -1,0 +1,86 @@
+"""LogFlush: when the recovery point moves, and when it must not."""
+
+import pytest
+
+from broker.common.errors import StorageFailure
+from tests.unit.log.log_world import LogWorld
+
+
+def test_a_flush_moves_the_recovery_point_to_the_active_segment() -> None:
+    world = LogWorld(segment_bytes=200)
+    for _ in range(5):
+        world.append()
+    log = world.log
+    assert (log.recovery_point, log.unflushed_messages) == (0, 5)
+    log.flush()
+    assert (log.recovery_point, log.unflushed_messages) == (4, 0)
+    assert log.plan_flush() is None
+    world.append()
+    assert log.unflushed_messages == 1
+
+
+def test_a_plan_up_to_the_active_segment_leaves_it_out() -> None:
+    world = LogWorld(segment_bytes=200)
+    for _ in range(5):
+        world.append()
+    plan = world.log.plan_flush(4)
+    assert plan is not None
+    assert [file.path.name[:20] for file in plan.files] == [f"{base:020d}" for base in (0, 2)]
+    plan.run()
+    world.log.complete_flush(plan)
+    assert (world.log.recovery_point, world.log.unflushed_messages) == (4, 1)
+
+
+def test_a_truncation_meanwhile_voids_the_plan() -> None:
+    world = LogWorld()
+    world.append(5)
+    plan = world.log.plan_flush()
+    assert plan is not None
+    plan.run()
+    world.log.truncate_to(2)
+    world.append(1, epoch=1)
+    world.log.complete_flush(plan)
+    assert world.log.recovery_point == 0
+    assert world.log.unflushed_messages == 3
+
+
+def test_a_failed_flush_is_planned_again() -> None:
+    world = LogWorld()
+    world.append()
+    world.disk.fail(world.directory, "sync")
+    with pytest.raises(StorageFailure):
+        world.log.flush()
+    assert world.log.unflushed_messages == 1
+    assert world.metrics.storage_failures.value == 1
+    world.disk.heal()
+    plan = world.log.plan_flush()
+    assert plan is not None
+    assert world.directory in plan.directories
+    plan.run()
+    world.log.complete_flush(plan)
+    assert world.log.unflushed_messages == 0
+
+
+def test_the_time_of_the_last_flush() -> None:
+    world = LogWorld()
+    world.append()
+    world.clock.ms += 500
+    world.log.flush()
+    assert world.log.last_flush_ms == world.clock.ms
+
+
+def test_epochs_alone_are_written_at_close() -> None:
+    world = LogWorld()
+    world.append(epoch=1)
+    world.reload(clean=True)
+    world.log.maybe_assign_epoch_start_offset(2, 1)
+    world.close()
+    assert b"2 1" in world.disk.read(world.directory / "leader-epoch-checkpoint")
+
+
+def test_a_close_without_its_snapshot_is_not_clean() -> None:
+    world = LogWorld()
+    world.append(producer_id=1, producer_epoch=0, base_sequence=0)
+    world.disk.fail(world.path(1, ".snapshot"), "open")
+    with pytest.raises(StorageFailure, match="snapshot"):
+        world.log.prepare_close()

@@ -1,0 +1,129 @@
+"""LogHousekeeper: flushes, deletions and retention, in virtual time."""
+
+import asyncio
+from pathlib import Path
+
+from broker.common.disk import InlineDiskExecutor
+from broker.common.tasks import BackgroundTasks
+from broker.config.config_holder import ConfigHolder
+from broker.log.log_housekeeper import LogHousekeeper
+from tests.unit.log.log_world import NOW_MS, LogWorld, broker_config, topic_config
+
+
+class World(LogWorld):
+    """One log whose owner is the real housekeeper."""
+
+    def __init__(self, *, retention_check_ms: int = 300_000, **config: object) -> None:
+        super().__init__(**config)
+        self.checkpoint_count = 0
+        self.keeper = LogHousekeeper(
+            ConfigHolder(
+                broker_config(
+                    log_retention_check_interval_ms=retention_check_ms,
+                    log_initial_task_delay_ms=0,
+                    producer_id_expiration_check_interval_ms=10,
+                )
+            ),
+            file_system=self.file_system,
+            disk=InlineDiskExecutor(),
+            metrics=self.metrics,
+            logs=lambda: [self.log],
+            checkpoint=self.checkpoint,
+            now_ms=self.clock.now_ms,
+        )
+
+    async def checkpoint(self) -> None:
+        self.checkpoint_count += 1
+
+
+async def test_a_rolled_segment_is_flushed() -> None:
+    world = World(segment_bytes=200)
+    for _ in range(3):
+        world.append()
+    world.keeper.flush_later(world.log)
+    await world.keeper.run_requests()
+    assert world.log.recovery_point == 2
+    assert world.metrics.flush_seconds.count == 1
+    assert world.checkpoint_count == 0
+    world.keeper.checkpoint_later()
+    await world.keeper.run_requests()
+    assert world.checkpoint_count == 1
+
+
+async def test_a_flush_the_disk_refuses_is_reported_and_can_be_repeated() -> None:
+    world = World()
+    world.append()
+    world.disk.fail(world.directory, "sync")
+    assert not await world.keeper.flush(world.log)
+    assert world.metrics.storage_failures.value == 1
+    world.disk.heal()
+    assert await world.keeper.flush(world.log)
+    assert await world.keeper.flush(world.log)
+    assert world.log.unflushed_messages == 0
+    world.log.close()
+    assert not await world.keeper.flush(world.log)
+
+
+async def test_files_and_directories_are_deleted_when_due() -> None:
+    world = World()
+    file, directory = Path("/data/x.deleted"), Path("/data/u-0.x-delete")
+    world.disk.open(file, create=True)
+    world.disk.make_directories(directory / "deep")
+    now = asyncio.get_running_loop().time()
+    world.keeper.delete_later([file], 1000)
+    world.keeper.delete_later([directory], 5000)
+    world.keeper.delete_later([], 0)
+    await world.keeper.delete_due_files(now + 0.5)
+    assert world.disk.exists(file)
+    await world.keeper.delete_due_files(now + 2)
+    assert not world.disk.exists(file)
+    assert world.disk.exists(directory)
+    world.disk.fail(directory, "remove")
+    await world.keeper.delete_due_files(now + 10)
+    assert world.disk.exists(directory)
+
+
+async def test_retention_goes_over_all_logs_and_survives_a_refusing_disk() -> None:
+    world = World(segment_bytes=200, retention_ms=1000)
+    for _ in range(4):
+        world.append()
+    world.clock.ms = NOW_MS + 5000
+    world.disk.fail(world.directory, "rename")
+    assert await world.keeper.delete_old_segments() == 2
+    world.disk.heal()
+    assert world.log.segments.base_offsets == [4]
+    world.log.close()
+    assert await world.keeper.delete_old_segments() == 0
+
+
+async def test_flush_ms_flushes_what_is_old_enough() -> None:
+    world = World()
+    world.append()
+    world.clock.ms += 10_000
+    await world.keeper.flush_dirty_logs()
+    assert world.log.unflushed_messages == 1  # flush.ms is "never"
+    world.log.update_config(topic_config(flush_ms=500))
+    world.clock.ms += 1
+    await world.keeper.flush_dirty_logs()
+    assert world.log.unflushed_messages == 0
+    world.append()
+    world.clock.ms += 499
+    await world.keeper.flush_dirty_logs()
+    assert world.log.unflushed_messages == 1
+
+
+async def test_the_tasks_do_their_work() -> None:
+    world = World(segment_bytes=200, retention_ms=1000, flush_ms=1)
+    for _ in range(3):
+        world.append(producer_id=1, producer_epoch=0, base_sequence=world.log.log_end_offset)
+    world.clock.ms = NOW_MS + 10**9
+    file = Path("/data/x.deleted")
+    world.disk.open(file, create=True)
+    async with BackgroundTasks("test") as tasks:
+        world.keeper.start(tasks)
+        world.keeper.flush_later(world.log)
+        world.keeper.delete_later([file], 0)
+        async with asyncio.timeout(5):
+            while world.log.producer_count or world.disk.exists(file) or world.log.size_bytes:
+                await asyncio.sleep(0.001)
+    assert world.log.segments.base_offsets == [3]

@@ -1,0 +1,285 @@
+"""LogManager: start, creation, deletion, checkpoints, shutdown."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from broker.common.chance import Chance
+from broker.common.disk import InlineDiskExecutor, ThreadDiskExecutor
+from broker.common.errors import InconsistentTopicIdError, StorageFailure
+from broker.common.file_system import FileSystem, OsFileSystem
+from broker.common.identifiers import TopicPartition
+from broker.config.config_holder import ConfigHolder
+from broker.config.topic_config import TopicConfig
+from broker.log.log_manager import LogManager
+from broker.log.unified_log import UnifiedLog
+from broker.metrics.log_metrics import LogMetrics
+from broker.metrics.registry import MetricsRegistry
+from broker.records.memory_records_builder import records_batch
+from tests.support.sim_disk import SimFileSystem
+from tests.unit.log.log_world import LOG_DIRECTORY, NOW_MS, SettableClock, broker_config, topic_config
+
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("u", 3)
+TOPIC_ID = UUID(int=0x1234)
+
+
+class Node:
+    """One disk, started and stopped as often as a test likes."""
+
+    def __init__(self) -> None:
+        self.clock = SettableClock()
+        self.disk = SimFileSystem(self.clock.now_ms)
+        self.disk.make_directories(LOG_DIRECTORY)
+        self.disk.sync_everything()
+        self.chance = Chance(3)
+        self.config = topic_config(segment_bytes=200)
+
+    async def start(self) -> LogManager:
+        self.metrics = LogMetrics(MetricsRegistry())
+        manager = LogManager(
+            ConfigHolder(broker_config()),
+            clock=self.clock,
+            file_system=self.disk,
+            disk=InlineDiskExecutor(),
+            chance=self.chance,
+            metrics=self.metrics,
+            topic_config=lambda topic: self.config,
+        )
+        await manager.start()
+        return manager
+
+    def files(self, name: str = "") -> list[str]:
+        return self.disk.list_directory(LOG_DIRECTORY / name)
+
+
+def append(log: UnifiedLog, count: int = 1, *, epoch: int = 0) -> None:
+    for _ in range(count):
+        (result,) = log.append_as_leader([records_batch((NOW_MS, b"k", b"v" * 10))], epoch)
+        assert result.error is None
+    log.update_high_watermark(log.log_end_offset)
+
+
+async def test_6_a_clean_stop_and_start() -> None:
+    node = Node()
+    manager = await node.start()
+    log = manager.get_or_create(TP, TOPIC_ID)
+    append(log, 5, epoch=2)
+    log.maybe_increment_log_start_offset(1, "test")
+    append(manager.get_or_create(OTHER, UUID(int=0x5678)))
+    await manager.shutdown(broker_epoch=9)
+    assert len(manager) == 0
+    assert node.disk.open_files == 0
+    assert node.disk.read(LOG_DIRECTORY / ".kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":9}'
+    assert node.disk.read(LOG_DIRECTORY / "recovery-point-offset-checkpoint") == b"0\n2\nt 0 5\nu 3 1\n"
+    assert node.disk.read(LOG_DIRECTORY / "replication-offset-checkpoint") == b"0\n2\nt 0 5\nu 3 1\n"
+    assert node.disk.read(LOG_DIRECTORY / "log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
+    node.disk.crash(node.chance)  # everything is on the device
+
+    again = await node.start()
+    assert again.previous_broker_epoch == 9
+    found = again.get(TP)
+    assert found is not None
+    assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (1, 5, 5)
+    assert (found.topic_id, found.latest_epoch) == (TOPIC_ID, 2)
+    assert [each.topic_partition for each in again.all()] == [TP, OTHER]
+    assert ".kafka_cleanshutdown" not in node.files()
+    assert node.metrics.recovered_bytes.value == 0
+    assert node.metrics.remaining_logs_to_recover == 0
+
+
+async def test_17_a_kill_recovers_from_the_recovery_points() -> None:
+    node = Node()
+    manager = await node.start()
+    log = manager.get_or_create(TP, TOPIC_ID)
+    append(log, 5)
+    await manager.housekeeper.run_requests()
+    await manager.checkpoint_recovery_points()
+    await manager.checkpoint_high_watermarks()
+    append(log, 1)
+    again = await node.start()
+    found = again.get(TP)
+    assert found is not None
+    assert (found.log_end_offset, found.high_watermark, found.recovery_point) == (6, 5, 4)
+    assert node.metrics.recovered_bytes.value == 2 * 79
+
+
+async def test_a_power_cut_without_flush_keeps_the_directory_usable() -> None:
+    for seed in range(30):
+        node = Node()
+        node.chance = Chance(seed)
+        append((await node.start()).get_or_create(TP, TOPIC_ID), 5)
+        node.disk.crash(node.chance)
+        manager = await node.start()
+        log = manager.get_or_create(TP, TOPIC_ID)
+        append(log)
+        assert 1 <= log.log_end_offset <= 6
+        await manager.shutdown()
+        assert ".kafka_cleanshutdown" in node.files()
+
+
+async def test_topic_ids_must_agree() -> None:
+    node = Node()
+    manager = await node.start()
+    log = manager.get_or_create(TP, TOPIC_ID)
+    assert manager.get_or_create(TP, TOPIC_ID) is log
+    with pytest.raises(InconsistentTopicIdError):
+        manager.get_or_create(TP, UUID(int=0x9999))
+    assert node.disk.read(LOG_DIRECTORY / "t-0" / "partition.metadata").endswith(b"AAAAAAAAAAAAAAAAAAASNA")
+
+
+async def test_a_log_without_topic_id_gets_the_first_one_named() -> None:
+    node = Node()
+    manager = await node.start()
+    manager.get_or_create(TP, TOPIC_ID)
+    await manager.shutdown()
+    node.disk.remove(LOG_DIRECTORY / "t-0" / "partition.metadata")
+    again = await node.start()
+    assert again.get_or_create(TP, UUID(int=0x9999)).topic_id == UUID(int=0x9999)
+
+
+async def test_deletion_sets_aside_and_removes_later() -> None:
+    node = Node()
+    manager = await node.start()
+    log = manager.get_or_create(TP, TOPIC_ID)
+    append(log, 3)
+    assert await manager.delete(TP)
+    assert not await manager.delete(TP)
+    assert manager.get(TP) is None
+    assert log.is_closed
+    (aside,) = [name for name in node.files() if name.endswith("-delete")]
+    assert aside.startswith("t-0.")
+    assert len(aside) == len("t-0.") + 32 + len("-delete")
+    fresh = manager.get_or_create(TP, UUID(int=0x9999))
+    assert (fresh.log_end_offset, fresh.topic_id) == (0, UUID(int=0x9999))
+    await manager.housekeeper.delete_due_files(float("inf"))
+    assert aside not in node.files()
+
+
+async def test_21_directories_at_start() -> None:
+    node = Node()
+    hexes = "0123456789abcdef0123456789abcdef"
+    for name in (f"t-0.{hexes}-delete", f"t-1.{hexes}-future", f"t-2.{hexes}-stray", "__cluster_metadata-0"):
+        node.disk.make_directories(LOG_DIRECTORY / name)
+    manager = await node.start()
+    assert len(manager) == 0
+    await manager.housekeeper.delete_due_files(float("inf"))
+    assert node.files() == ["__cluster_metadata-0", f"t-1.{hexes}-future", f"t-2.{hexes}-stray"]
+    node.disk.make_directories(LOG_DIRECTORY / "lost+found")
+    with pytest.raises(StorageFailure, match=r"lost\+found"):
+        await node.start()
+
+
+async def test_19_the_high_watermark_of_the_checkpoint_is_held_in_bounds() -> None:
+    for checkpoint, expected in ((b"0\n1\nt 0 99\n", 5), (b"0\n0\n", 2), (b"0\n1\nt 0 1\n", 2), (b"nonsense", 2)):
+        node = Node()
+        manager = await node.start()
+        log = manager.get_or_create(TP, TOPIC_ID)
+        append(log, 5)
+        log.maybe_increment_log_start_offset(2, "test")
+        await manager.shutdown()
+        node.disk.overwrite(LOG_DIRECTORY / "replication-offset-checkpoint", checkpoint)
+        found = (await node.start()).get(TP)
+        assert found is not None
+        assert found.high_watermark == expected
+
+
+async def test_a_start_with_a_full_disk_works() -> None:
+    node = Node()
+    append((await node.start()).get_or_create(TP, TOPIC_ID), 5)
+    node.disk.budget_bytes = 0
+    manager = await node.start()
+    log = manager.get(TP)
+    assert log is not None
+    assert log.log_end_offset == 5
+    await manager.checkpoint_recovery_points()
+    assert node.metrics.storage_failures.value == 1
+    with pytest.raises(StorageFailure):
+        manager.get_or_create(OTHER, TOPIC_ID)
+    await manager.shutdown()
+    assert ".kafka_cleanshutdown" not in node.files()
+    node.disk.heal()
+    manager = await node.start()
+    assert manager.get(TP).log_end_offset == 5  # type: ignore[union-attr]
+    append(manager.get_or_create(OTHER, TOPIC_ID))
+
+
+async def test_a_log_that_cannot_be_opened_is_left_out_and_tried_again() -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, TOPIC_ID), 5)
+    append(manager.get_or_create(OTHER, TOPIC_ID), 1)
+    node.disk.fail(LOG_DIRECTORY / "t-0", "open")
+    manager = await node.start()
+    assert [log.topic_partition for log in manager.all()] == [OTHER]
+    node.disk.heal()
+    assert manager.get_or_create(TP, TOPIC_ID).log_end_offset == 5
+
+
+async def test_shutdown_is_not_clean_when_a_flush_fails() -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, TOPIC_ID))
+    node.disk.fail(LOG_DIRECTORY / "t-0", "sync")
+    await manager.shutdown()
+    assert ".kafka_cleanshutdown" not in node.files()
+
+
+async def test_configs_reach_the_logs() -> None:
+    node = Node()
+    manager = await node.start()
+    log, other = manager.get_or_create(TP, TOPIC_ID), manager.get_or_create(OTHER, TOPIC_ID)
+    changed: TopicConfig = topic_config(max_message_bytes=100)
+    manager.update_topic_config("t", changed)
+    assert log.config is changed
+    assert other.config is node.config
+    node.config = topic_config(retention_ms=5)
+    manager.update_default_config()
+    assert (log.config.retention_ms, other.config.retention_ms) == (5, 5)
+
+
+async def test_checkpoints_follow_in_the_background() -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, TOPIC_ID), 3, epoch=4)
+    await manager.checkpoint_recovery_points()
+    assert node.disk.read(LOG_DIRECTORY / "t-0" / "leader-epoch-checkpoint") == b"0\n1\n4 0\n"
+    assert node.disk.read(LOG_DIRECTORY / "recovery-point-offset-checkpoint") == b"0\n1\nt 0 0\n"
+    writes = node.disk.operations["write"]
+    await manager.checkpoint_recovery_points()
+    assert node.disk.operations["write"] == writes
+    await manager.checkpoint_log_start_offsets()
+    assert node.disk.read(LOG_DIRECTORY / "log-start-offset-checkpoint") == b"0\n0\n"
+    async with manager.running() as running:
+        assert running is manager
+
+
+async def test_on_a_real_disk_with_threads(tmp_path: Path) -> None:
+    executor = ThreadDiskExecutor()
+    file_system: FileSystem = OsFileSystem()
+
+    async def start() -> LogManager:
+        manager = LogManager(
+            ConfigHolder(broker_config(log_dirs=tmp_path)),
+            clock=SettableClock(),
+            file_system=file_system,
+            disk=executor,
+            chance=Chance(1),
+            metrics=LogMetrics(MetricsRegistry()),
+            topic_config=lambda topic: topic_config(segment_bytes=200, index_interval_bytes=0),
+        )
+        await manager.start()
+        return manager
+
+    manager = await start()
+    async with manager.running():
+        for partition in range(5):
+            append(manager.get_or_create(TopicPartition("t", partition), TOPIC_ID), 7)
+        await manager.delete(TopicPartition("t", 4))
+    await manager.shutdown(1)
+    again = await start()
+    assert sorted(log.topic_partition.partition for log in again.all()) == [0, 1, 2, 3]
+    assert {log.log_end_offset for log in again.all()} == {7}
+    await again.shutdown(2)
+    executor.close()
