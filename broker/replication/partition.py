@@ -4,8 +4,7 @@ Everything here is a plain `def` that runs to completion, so Kafka's lock around
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -19,50 +18,23 @@ from broker.common.errors import (
     StorageFailure,
     UnknownLeaderEpochError,
 )
-from broker.common.identifiers import NO_BROKER, NO_EPOCH, NO_OFFSET, TopicIdPartition, TopicPartition
+from broker.common.identifiers import NO_BROKER, NO_EPOCH, NO_OFFSET, TopicPartition
 from broker.log.log_append import LogAppendResult
 from broker.log.unified_log import UnifiedLog
 from broker.metadata.partition_registration import LeaderRecoveryState, PartitionRegistration
 from broker.records.append_origin import AppendOrigin
-from broker.replication.alter_partition_manager import (
-    AlterPartitionAnswer,
-    IsrMember,
-    LeaderAndIsr,
-    ProposedIsr,
-)
 from broker.replication.fetch_params import FetchIsolation, FetchPartition
+from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition_context import FetchWatcher, PartitionContext, PartitionListener
-from broker.replication.partition_state import (
-    CommittedPartitionState,
-    PartitionState,
-    PendingExpandIsr,
-    PendingPartitionChange,
-    PendingShrinkIsr,
-)
+from broker.replication.partition_state import PartitionState
 from broker.replication.replica_state import ReplicaState
 from broker.replication.topic_stats import TopicStats
+from broker.replication.waiting_appends import WaitingAppends
 
 if TYPE_CHECKING:
     from broker.replication.append_request import AppendRequest
-    from broker.replication.delayed_produce import DelayedProduce
 
 log = structlog.get_logger(__name__)
-
-# The controller answered about a state that is no longer ours to propose: the next metadata decides.
-ANSWERS_THAT_WAIT_FOR_METADATA: Final = frozenset(
-    {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.invalid_update_version,
-        ErrorCode.invalid_request,
-        ErrorCode.new_leader_elected,
-    }
-)
-# Nothing changed at the controller: the committed ISR is still the truth.
-ANSWERS_THAT_RESTORE_THE_COMMITTED_ISR: Final = frozenset(
-    {ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica}
-)
 
 
 class Partition:
@@ -76,10 +48,8 @@ class Partition:
         "_consumer_watches",
         "_context",
         "_follower_watches",
+        "_in_sync",
         "_listeners",
-        "_sequence",
-        "_state",
-        "_waiting_appends",
         "adding_replicas",
         "delete_records_waiting",
         "is_leader",
@@ -96,6 +66,7 @@ class Partition:
         "topic_id",
         "topic_partition",
         "topic_stats",
+        "waiting_appends",
     )
 
     def __init__(
@@ -115,12 +86,11 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
-        self._state: PartitionState = CommittedPartitionState((), LeaderRecoveryState.RECOVERED)
+        self._in_sync = InSyncReplicas(self, context)
         self.remote_replicas: dict[int, ReplicaState] = {}  # empty unless we lead
         self.staged: list[tuple[MutableBuffer, AppendRequest, int]] = []  # by GroupCommit, for one turn
         self.delete_records_waiting = 0
-        self._waiting_appends: list[tuple[int, int, DelayedProduce, int]] = []  # a heap by required offset
-        self._sequence = 0
+        self.waiting_appends = WaitingAppends()
         self._consumer_watches: dict[FetchPartition, FetchWatcher] = {}
         self._follower_watches: dict[FetchPartition, FetchWatcher] = {}
         self._listeners: dict[PartitionListener, None] = {}
@@ -136,15 +106,15 @@ class Partition:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        return self._state.isr
+        return self._in_sync.state.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        return self._state.maximal_isr
+        return self._in_sync.state.maximal_isr
 
     @property
     def state(self) -> PartitionState:
-        return self._state
+        return self._in_sync.state
 
     @property
     def effective_min_isr(self) -> int:
@@ -153,15 +123,15 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return self.is_leader and len(self._state.isr) < self.effective_min_isr
+        return self.is_leader and len(self._in_sync.state.isr) < self.effective_min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
-        return self.is_leader and len(self._state.isr) == self.effective_min_isr
+        return self.is_leader and len(self._in_sync.state.isr) == self.effective_min_isr
 
     @property
     def is_under_replicated(self) -> bool:
-        return self.is_leader and len(self.replicas) - len(self.adding_replicas) > len(self._state.isr)
+        return self.is_leader and len(self.replicas) - len(self.adding_replicas) > len(self._in_sync.state.isr)
 
     @property
     def is_reassigning(self) -> bool:
@@ -263,7 +233,7 @@ class Partition:
         self.leader_epoch_start_offset = NO_OFFSET
         self._update_assignment(registration, (), LeaderRecoveryState(registration.leader_recovery_state))
         self.remote_replicas = {}
-        self._fail_waiting_appends(ErrorCode.not_leader_or_follower)
+        self.waiting_appends.fail_all(ErrorCode.not_leader_or_follower)
         self._notify_watches()
         if was_leader:
             for listener in list(self._listeners):
@@ -278,7 +248,7 @@ class Partition:
         self.is_offline = not is_deleted
         self.local_log = None
         self.remote_replicas = {}
-        self._fail_waiting_appends(error)
+        self.waiting_appends.fail_all(error)
         watches = {**self._consumer_watches, **self._follower_watches}
         self._consumer_watches, self._follower_watches = {}, {}
         for request, watcher in watches.items():
@@ -302,8 +272,7 @@ class Partition:
         self.replicas = registration.replicas
         self.adding_replicas = registration.adding_replicas
         self.removing_replicas = registration.removing_replicas
-        # A new state object: the answer to a proposal that is still in flight finds another one and is dropped.
-        self._state = CommittedPartitionState(isr, recovery)
+        self._in_sync.decide(isr, recovery)
 
     def _update_remote_replicas(self) -> None:
         remote = (broker_id for broker_id in self.replicas if broker_id != self._context.local_broker_id)
@@ -339,7 +308,7 @@ class Partition:
 
     def _advance_high_watermark(self, local: UnifiedLog) -> bool:
         """Move the high watermark to what every replica that counts has; returns whether it moved."""
-        state = self._state
+        state = self._in_sync.state
         if len(state.isr) < self.effective_min_isr:
             return False  # KIP-966: what fewer than min.insync.replicas have is not committed
         end_offset = new = local.log_end_offset
@@ -351,7 +320,9 @@ class Partition:
                 # Also wait for a replica that is about to join, or it could never catch up with a busy partition.
                 if replica.log_end_offset < new and (
                     broker_id in maximal_isr
-                    or (replica.is_caught_up(end_offset, now_ms, lag_time_max_ms) and self._is_isr_eligible(replica))
+                    or (
+                        replica.is_caught_up(end_offset, now_ms, lag_time_max_ms) and self._in_sync.is_eligible(replica)
+                    )
                 ):
                     new = replica.log_end_offset
         if new <= local.high_watermark:
@@ -361,10 +332,8 @@ class Partition:
         return True
 
     def _on_high_watermark_moved(self, high_watermark: int) -> None:
-        waiting = self._waiting_appends
-        while waiting and waiting[0][0] <= high_watermark:
-            _, _, operation, index = heappop(waiting)
-            operation.on_partition_done(index, self._error_after_append())
+        if self.waiting_appends:
+            self.waiting_appends.complete_up_to(high_watermark, self._error_after_append())
         if self._consumer_watches or self._follower_watches:
             self._notify_watches()
         for listener in list(self._listeners):
@@ -373,21 +342,8 @@ class Partition:
             self._context.on_delete_records_progress(self)
 
     def _error_after_append(self) -> ErrorCode:
-        is_enough = len(self._state.maximal_isr) >= self.effective_min_isr
+        is_enough = len(self._in_sync.state.maximal_isr) >= self.effective_min_isr
         return ErrorCode.none if is_enough else ErrorCode.not_enough_replicas_after_append
-
-    def wait_for_high_watermark(self, required_offset: int, operation: "DelayedProduce", index: int) -> None:
-        """Tell `operation.on_partition_done(index, error)` once the high watermark is there or never will be."""
-        waiting = self._waiting_appends
-        while waiting and waiting[0][2].is_completed:
-            heappop(waiting)  # timed out: the oldest wait longest, so the heap stays as small as what is parked
-        self._sequence += 1
-        heappush(waiting, (required_offset, self._sequence, operation, index))
-
-    def _fail_waiting_appends(self, error: ErrorCode) -> None:
-        waiting, self._waiting_appends = self._waiting_appends, []
-        for _, _, operation, index in sorted(waiting, key=lambda each: each[1]):
-            operation.on_partition_done(index, error)
 
     # Who watches
 
@@ -446,7 +402,7 @@ class Partition:
             now_ms=self._context.monotonic_ms(),
             broker_epoch=replica_epoch,
         )
-        self.maybe_expand_isr(replica)
+        self._in_sync.maybe_expand(replica)
         moved = previous_end_offset != fetch_offset and self._advance_high_watermark(self.log)
         if self.delete_records_waiting and not moved and previous_start_offset != log_start_offset:
             self._context.on_delete_records_progress(self)
@@ -458,111 +414,12 @@ class Partition:
             replica.last_fetch_time_ms = last_fetch_time_ms
             replica.last_caught_up_time_ms = max(replica.last_caught_up_time_ms, last_fetch_time_ms)
 
-    def _is_isr_eligible(self, replica: ReplicaState) -> bool:
-        """May be proposed: seen, alive, not leaving, and the incarnation that fetched is the registered one."""
-        registration = self._context.metadata_cache.image.brokers.get(replica.broker_id)
-        if registration is None or not registration.is_active or replica.log_end_offset == NO_OFFSET:
-            return False
-        return replica.broker_epoch in (NO_EPOCH, registration.epoch)
-
-    def maybe_expand_isr(self, replica: ReplicaState) -> None:
-        """Propose a replica that has all committed records of this leader epoch."""
-        state = self._state
-        if isinstance(state, CommittedPartitionState) and replica.broker_id not in state.isr:
-            is_in_sync = replica.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset)
-            if is_in_sync and self._is_isr_eligible(replica):
-                self._propose(PendingExpandIsr(replica.broker_id, state))
-
     def maybe_shrink_isr(self) -> None:
-        """Propose to drop members that have not been caught up for replica.lag.time.max.ms.  Called by a timer."""
-        state = self._state
-        if not self.is_leader or not isinstance(state, CommittedPartitionState):
-            return
-        out_of_sync = self._out_of_sync_replicas(state)
-        if out_of_sync:
-            log.info(
-                "isr_shrinking",
-                partition=str(self.topic_partition),
-                removed=out_of_sync,
-                isr=state.isr,
-                high_watermark=self.log.high_watermark,
-                log_end_offset=self.log.log_end_offset,
-            )
-            self._propose(PendingShrinkIsr(out_of_sync, state))
+        """Propose to drop lagging members.  Called by a timer."""
+        self._in_sync.maybe_shrink()
 
-    def _out_of_sync_replicas(self, state: CommittedPartitionState) -> tuple[int, ...]:
-        now_ms = self._context.monotonic_ms()
-        lag_time_max_ms = self._context.config.current.replica_lag_time_max_ms
-        end_offset = self.log.log_end_offset
-
-        def is_in_sync(broker_id: int) -> bool:
-            replica = self.remote_replicas.get(broker_id)
-            return replica is not None and replica.is_caught_up(end_offset, now_ms, lag_time_max_ms)
-
-        others = (broker_id for broker_id in state.isr if broker_id != self._context.local_broker_id)
-        return tuple(broker_id for broker_id in others if not is_in_sync(broker_id))
-
-    def _propose(self, pending: PendingPartitionChange) -> None:
-        self._state = pending
-        self._submit(pending)
-
-    def _submit(self, pending: PendingPartitionChange) -> None:
-        if isinstance(pending, PendingExpandIsr):
-            isr: tuple[int, ...] = (*pending.isr, pending.new_in_sync_replica_id)
-        else:
-            isr = tuple(member for member in pending.isr if member not in pending.out_of_sync_replica_ids)
-        proposal = ProposedIsr(
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self.partition_epoch,
-            isr=tuple(IsrMember(broker_id, self._known_broker_epoch(broker_id)) for broker_id in isr),
-            leader_recovery_state=pending.leader_recovery_state,
-        )
-        self._context.alter_partition_manager.submit(
-            TopicIdPartition(self.topic_id, *self.topic_partition),
-            proposal,
-            lambda answer: self._on_alter_partition_answer(pending, answer),
-        )
-
-    def _known_broker_epoch(self, broker_id: int) -> int:
-        if broker_id == self._context.local_broker_id:
-            return self._context.broker_epoch()
-        replica = self.remote_replicas.get(broker_id)
-        return NO_EPOCH if replica is None else replica.broker_epoch
-
-    def _on_alter_partition_answer(self, pending: PendingPartitionChange, answer: AlterPartitionAnswer) -> None:
-        if self._state is not pending:
-            return  # metadata arrived first
-        if isinstance(answer, LeaderAndIsr):
-            self._commit_isr(pending, answer)
-            return
-        self._context.isr_stats.failed_updates += 1
-        log.info("isr_change_refused", partition=str(self.topic_partition), error=answer.name)
-        if answer in ANSWERS_THAT_RESTORE_THE_COMMITTED_ISR:
-            self._state = pending.last_committed
-            self._advance_high_watermark(self.log)
-        elif answer not in ANSWERS_THAT_WAIT_FOR_METADATA:
-            self._submit(pending)
-
-    def _commit_isr(self, pending: PendingPartitionChange, answer: LeaderAndIsr) -> None:
-        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
-            self._context.isr_stats.failed_updates += 1
-            return
-        previous = pending.isr
-        self._state = CommittedPartitionState(answer.isr, answer.leader_recovery_state)
-        self.partition_epoch = answer.partition_epoch
-        if isinstance(pending, PendingExpandIsr):
-            self._context.isr_stats.expands += 1
-            event = "isr_expanded"
-        else:
-            self._context.isr_stats.shrinks += 1
-            event = "isr_shrunk"
-        log.info(
-            event,
-            partition=str(self.topic_partition),
-            previous_isr=previous,
-            isr=answer.isr,
-            partition_epoch=answer.partition_epoch,
-        )
+    def on_isr_changed(self) -> None:
+        """The committed ISR is another one: what it has in common may be more."""
         self._advance_high_watermark(self.log)
 
     # Deleting records

@@ -255,7 +255,7 @@ class ReplicaManager:
         for index in unsettled:
             partition = request.partitions[index]
             assert partition is not None
-            partition.wait_for_high_watermark(results[index].required_offset, operation, index)
+            partition.waiting_appends.add(results[index].required_offset, operation, index)
         self.produce_purgatory.complete_or_park(operation, (operation,), request.timeout_ms)
 
     def _complete_produce_later(self, operation: DelayedProduce) -> None:

@@ -11,12 +11,8 @@ from broker.common.errors import (
     UnknownLeaderEpochError,
 )
 from broker.common.identifiers import TopicPartition
-from broker.replication.alter_partition_manager import LeaderAndIsr
-from broker.replication.delayed_produce import DelayedProduce
 from broker.replication.fetch_params import FetchIsolation, FetchPartition
 from broker.replication.partition import Partition
-from broker.replication.partition_state import CommittedPartitionState
-from broker.replication.produce_result import PartitionProduceResult
 from tests.support.builders import ReplicaWorld, batch, registration
 
 T = TopicPartition("t", 0)
@@ -183,32 +179,6 @@ def test_gauges_of_the_isr(tmp_path: Path) -> None:
     )
 
 
-def test_an_answer_of_another_epoch_does_not_commit(tmp_path: Path) -> None:
-    world = replicated(tmp_path, isr=(1, 2))
-    follower_fetches(world, 3, 0)
-    state = world.partition().state
-    world.alter_partition.answer(LeaderAndIsr(1, 9, (1, 2, 3), state.leader_recovery_state, 5))
-    assert world.partition().state is state
-    assert world.replicas.isr_stats.failed_updates == 1
-
-
-def test_committed_changes_are_counted(tmp_path: Path) -> None:
-    world = replicated(tmp_path, isr=(1, 2))
-    follower_fetches(world, 3, 0)
-    world.alter_partition.agree()
-    world.append(batch("a"))
-    world.now_ms += 31_000
-    world.replicas.maybe_shrink_isrs()
-    assert world.alter_partition.proposed_isr == (1,)
-    world.alter_partition.agree()
-    stats = world.replicas.isr_stats
-    assert (stats.expands, stats.shrinks, stats.failed_updates) == (1, 1, 0)
-    assert world.partition().isr == (1,)
-    assert world.partition().partition_epoch == 2
-    assert isinstance(world.partition().state, CommittedPartitionState)
-    assert world.partition().log.high_watermark == 1
-
-
 def test_the_low_watermark_counts_alive_replicas(tmp_path: Path) -> None:
     world = replicated(tmp_path)
     world.append(batch("a", "b", "c"))
@@ -230,22 +200,3 @@ def test_records_above_the_high_watermark_are_not_deleted(tmp_path: Path, offset
     with pytest.raises(OffsetOutOfRangeError):
         world.partition().delete_records_on_leader(offset)
     assert world.partition().log.log_start_offset == 0
-
-
-def test_completed_waiters_do_not_pile_up(tmp_path: Path) -> None:
-    world = replicated(tmp_path)
-    partition = world.partition()
-    told: list[int] = []
-    for offset in range(1, 6):
-        operation = DelayedProduce(
-            [PartitionProduceResult(T)], [0], lambda results: None, lambda operation, offset=offset: told.append(offset)
-        )
-        partition.wait_for_high_watermark(offset, operation, 0)
-        operation.is_completed = offset < 5
-    operation = DelayedProduce([PartitionProduceResult(T)], [0], lambda results: None, lambda operation: told.append(3))
-    partition.wait_for_high_watermark(3, operation, 0)
-    assert len(partition._waiting_appends) == 2
-    world.append(batch("a", "b", "c"))
-    follower_fetches(world, 2, 3)
-    follower_fetches(world, 3, 3)
-    assert told == [3]

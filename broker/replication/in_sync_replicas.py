@@ -1,0 +1,175 @@
+"""The in-sync replicas of one partition, and the proposals to change them (the ISR half of Kafka's Partition)."""
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from broker.common.errors import ErrorCode
+from broker.common.identifiers import NO_EPOCH, NO_OFFSET, TopicIdPartition
+from broker.metadata.partition_registration import LeaderRecoveryState
+from broker.replication.alter_partition_manager import (
+    AlterPartitionAnswer,
+    IsrMember,
+    LeaderAndIsr,
+    ProposedIsr,
+)
+from broker.replication.partition_context import PartitionContext
+from broker.replication.partition_state import (
+    CommittedPartitionState,
+    PartitionState,
+    PendingExpandIsr,
+    PendingPartitionChange,
+    PendingShrinkIsr,
+)
+from broker.replication.replica_state import ReplicaState
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+
+log = structlog.get_logger(__name__)
+
+# The controller answered about a state that is no longer ours to propose: the next metadata decides.
+ANSWERS_THAT_WAIT_FOR_METADATA: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.invalid_update_version,
+        ErrorCode.invalid_request,
+        ErrorCode.new_leader_elected,
+    }
+)
+# Nothing changed at the controller: the committed ISR is still the truth.
+ANSWERS_THAT_RESTORE_THE_COMMITTED_ISR: Final = frozenset(
+    {ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica}
+)
+
+
+class InSyncReplicas:
+    """Owned by its partition.  One proposal at a time: while it is in flight nothing else is computed.
+
+    Only the metadata and the controller's answers change what is committed.
+    """
+
+    __slots__ = ("_context", "_partition", "state")
+
+    def __init__(self, partition: "Partition", context: PartitionContext) -> None:
+        self._partition = partition
+        self._context = context
+        self.state: PartitionState = CommittedPartitionState((), LeaderRecoveryState.RECOVERED)
+
+    def decide(self, isr: tuple[int, ...], recovery: LeaderRecoveryState) -> None:
+        """The metadata says.  The answer to a proposal that is still in flight finds another state and is dropped."""
+        self.state = CommittedPartitionState(isr, recovery)
+
+    def is_eligible(self, replica: ReplicaState) -> bool:
+        """May be proposed: seen, alive, not leaving, and the incarnation that fetched is the registered one."""
+        registration = self._context.metadata_cache.image.brokers.get(replica.broker_id)
+        if registration is None or not registration.is_active or replica.log_end_offset == NO_OFFSET:
+            return False
+        return replica.broker_epoch in (NO_EPOCH, registration.epoch)
+
+    def maybe_expand(self, replica: ReplicaState) -> None:
+        """Propose a replica that has all committed records of this leader epoch."""
+        state = self.state
+        if isinstance(state, CommittedPartitionState) and replica.broker_id not in state.isr:
+            is_in_sync = replica.log_end_offset >= max(
+                self._partition.log.high_watermark, self._partition.leader_epoch_start_offset
+            )
+            if is_in_sync and self.is_eligible(replica):
+                self._propose(PendingExpandIsr(replica.broker_id, state))
+
+    def maybe_shrink(self) -> None:
+        """Propose to drop members that have not been caught up for replica.lag.time.max.ms.  Called by a timer."""
+        state = self.state
+        if not self._partition.is_leader or not isinstance(state, CommittedPartitionState):
+            return
+        out_of_sync = self._out_of_sync_replicas(state)
+        if out_of_sync:
+            log.info(
+                "isr_shrinking",
+                partition=str(self._partition.topic_partition),
+                removed=out_of_sync,
+                isr=state.isr,
+                high_watermark=self._partition.log.high_watermark,
+                log_end_offset=self._partition.log.log_end_offset,
+            )
+            self._propose(PendingShrinkIsr(out_of_sync, state))
+
+    def _out_of_sync_replicas(self, state: CommittedPartitionState) -> tuple[int, ...]:
+        now_ms = self._context.monotonic_ms()
+        lag_time_max_ms = self._context.config.current.replica_lag_time_max_ms
+        end_offset = self._partition.log.log_end_offset
+
+        def is_in_sync(broker_id: int) -> bool:
+            replica = self._partition.remote_replicas.get(broker_id)
+            return replica is not None and replica.is_caught_up(end_offset, now_ms, lag_time_max_ms)
+
+        others = (broker_id for broker_id in state.isr if broker_id != self._context.local_broker_id)
+        return tuple(broker_id for broker_id in others if not is_in_sync(broker_id))
+
+    def _propose(self, pending: PendingPartitionChange) -> None:
+        self.state = pending
+        self._submit(pending)
+
+    def _submit(self, pending: PendingPartitionChange) -> None:
+        if isinstance(pending, PendingExpandIsr):
+            isr: tuple[int, ...] = (*pending.isr, pending.new_in_sync_replica_id)
+        else:
+            isr = tuple(member for member in pending.isr if member not in pending.out_of_sync_replica_ids)
+        proposal = ProposedIsr(
+            leader_epoch=self._partition.leader_epoch,
+            partition_epoch=self._partition.partition_epoch,
+            isr=tuple(IsrMember(broker_id, self._known_broker_epoch(broker_id)) for broker_id in isr),
+            leader_recovery_state=pending.leader_recovery_state,
+        )
+        self._context.alter_partition_manager.submit(
+            TopicIdPartition(self._partition.topic_id, *self._partition.topic_partition),
+            proposal,
+            lambda answer: self._on_alter_partition_answer(pending, answer),
+        )
+
+    def _known_broker_epoch(self, broker_id: int) -> int:
+        if broker_id == self._context.local_broker_id:
+            return self._context.broker_epoch()
+        replica = self._partition.remote_replicas.get(broker_id)
+        return NO_EPOCH if replica is None else replica.broker_epoch
+
+    def _on_alter_partition_answer(self, pending: PendingPartitionChange, answer: AlterPartitionAnswer) -> None:
+        if self.state is not pending:
+            return  # metadata arrived first
+        if isinstance(answer, LeaderAndIsr):
+            self._commit_isr(pending, answer)
+            return
+        self._context.isr_stats.failed_updates += 1
+        log.info("isr_change_refused", partition=str(self._partition.topic_partition), error=answer.name)
+        if answer in ANSWERS_THAT_RESTORE_THE_COMMITTED_ISR:
+            self.state = pending.last_committed
+            self._partition.on_isr_changed()
+        elif answer not in ANSWERS_THAT_WAIT_FOR_METADATA:
+            self._submit(pending)
+
+    def _commit_isr(self, pending: PendingPartitionChange, answer: LeaderAndIsr) -> None:
+        if (
+            answer.leader_epoch != self._partition.leader_epoch
+            or answer.partition_epoch < self._partition.partition_epoch
+        ):
+            self._context.isr_stats.failed_updates += 1
+            return
+        previous = pending.isr
+        self.state = CommittedPartitionState(answer.isr, answer.leader_recovery_state)
+        self._partition.partition_epoch = answer.partition_epoch
+        if isinstance(pending, PendingExpandIsr):
+            self._context.isr_stats.expands += 1
+            event = "isr_expanded"
+        else:
+            self._context.isr_stats.shrinks += 1
+            event = "isr_shrunk"
+        log.info(
+            event,
+            partition=str(self._partition.topic_partition),
+            previous_isr=previous,
+            isr=answer.isr,
+            partition_epoch=answer.partition_epoch,
+        )
+        self._partition.on_isr_changed()

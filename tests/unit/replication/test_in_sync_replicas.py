@@ -1,0 +1,122 @@
+from pathlib import Path
+
+import pytest
+
+from broker.common.errors import ErrorCode
+from broker.metadata.partition_registration import LeaderRecoveryState
+from broker.replication.alter_partition_manager import IsrMember, LeaderAndIsr
+from broker.replication.partition_state import CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr
+from tests.support.builders import ReplicaWorld, batch
+
+
+def replicated(tmp_path: Path, **topic: object) -> ReplicaWorld:
+    world = ReplicaWorld(tmp_path)
+    world.register_brokers(1, 2, 3)
+    world.create_topic(**{"replicas": (1, 2, 3), **topic})  # type: ignore[arg-type]
+    return world
+
+
+def follower_fetches(world: ReplicaWorld, broker_id: int, offset: int) -> None:
+    partition = world.partition()
+    partition.update_follower_fetch_state(
+        broker_id,
+        fetch_offset=offset,
+        log_start_offset=0,
+        leader_log_end_offset=partition.log.log_end_offset,
+        replica_epoch=10 + broker_id,
+    )
+
+
+def test_a_proposal_names_the_epochs_it_was_made_in(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2), leader_epoch=4)
+    follower_fetches(world, 3, 0)
+    ((partition, proposal, _),) = world.alter_partition.proposals
+    assert (partition.topic, partition.partition, partition.topic_id) == ("t", 0, world.partition().topic_id)
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (4, 0)
+    assert proposal.isr == (IsrMember(1, 11), IsrMember(2, -1), IsrMember(3, 13))  # broker 2 has not fetched yet
+    assert proposal.leader_recovery_state is LeaderRecoveryState.RECOVERED
+
+
+def test_only_one_proposal_at_a_time(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1,))
+    follower_fetches(world, 2, 0)
+    follower_fetches(world, 3, 0)
+    world.append(batch("a"))
+    world.now_ms += 60_000
+    world.replicas.maybe_shrink_isrs()
+    assert len(world.alter_partition.proposals) == 1
+    assert isinstance(world.partition().state, PendingExpandIsr)
+
+
+@pytest.mark.parametrize("error", [55, 107])
+def test_some_errors_restore_the_committed_isr(tmp_path: Path, error: int) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    committed = world.partition().state
+    follower_fetches(world, 3, 0)
+    world.alter_partition.answer(ErrorCode(error))
+    assert world.partition().state is committed
+    assert world.replicas.isr_stats.failed_updates == 1
+
+
+@pytest.mark.parametrize("error", [3, 100, 74, 95, 42, 108])
+def test_some_errors_wait_for_the_metadata(tmp_path: Path, error: int) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    follower_fetches(world, 3, 0)
+    pending = world.partition().state
+    world.alter_partition.answer(ErrorCode(error))
+    assert world.partition().state is pending
+    assert world.alter_partition.proposals == []
+
+
+@pytest.mark.parametrize("error", [-1, 7, 41])
+def test_other_errors_are_asked_again(tmp_path: Path, error: int) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    follower_fetches(world, 3, 0)
+    world.alter_partition.answer(ErrorCode(error))
+    assert world.alter_partition.proposed_isr == (1, 2, 3)
+    world.alter_partition.agree()
+    assert world.partition().isr == (1, 2, 3)
+
+
+def test_a_late_answer_belongs_to_a_state_that_is_gone(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    follower_fetches(world, 3, 0)
+    world.place(isr=(1, 2))
+    decided = world.partition().state
+    world.alter_partition.agree()
+    assert world.partition().state is decided
+
+
+def test_a_replica_without_state_is_out_of_sync(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2, 3))
+    del world.partition().remote_replicas[3]
+    world.replicas.maybe_shrink_isrs()
+    state = world.partition().state
+    assert isinstance(state, PendingShrinkIsr)
+    assert state.out_of_sync_replica_ids == (3,)
+
+
+def test_an_answer_of_another_epoch_does_not_commit(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    follower_fetches(world, 3, 0)
+    state = world.partition().state
+    world.alter_partition.answer(LeaderAndIsr(1, 9, (1, 2, 3), state.leader_recovery_state, 5))
+    assert world.partition().state is state
+    assert world.replicas.isr_stats.failed_updates == 1
+
+
+def test_committed_changes_are_counted(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    follower_fetches(world, 3, 0)
+    world.alter_partition.agree()
+    world.append(batch("a"))
+    world.now_ms += 31_000
+    world.replicas.maybe_shrink_isrs()
+    assert world.alter_partition.proposed_isr == (1,)
+    world.alter_partition.agree()
+    stats = world.replicas.isr_stats
+    assert (stats.expands, stats.shrinks, stats.failed_updates) == (1, 1, 0)
+    assert world.partition().isr == (1,)
+    assert world.partition().partition_epoch == 2
+    assert isinstance(world.partition().state, CommittedPartitionState)
+    assert world.partition().log.high_watermark == 1
