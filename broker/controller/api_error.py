@@ -27,5 +27,5 @@ class ApiException(KafkaError):
     """A KafkaError whose code is chosen where it is raised, for codes only the controller uses."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(*([] if message is None else [message]))
         self.code = code  # type: ignore[misc]  # per instance on purpose

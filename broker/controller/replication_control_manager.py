@@ -17,6 +17,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.controller_state import ControllerState
 from broker.controller.partition_change_builder import Election, PartitionTarget
 from broker.controller.partition_updates import PartitionUpdates
+from broker.metadata import directory_id
 from broker.metadata.partition_registration import LeaderRecoveryState, PartitionRegistration
 from broker.metadata.topics_image import TopicImage
 from broker.schemas.cluster_metadata import MetadataRecord
@@ -198,7 +199,14 @@ class ReplicationControlManager:
             return ErrorCode.unknown_topic_or_partition
         if broker_id not in partition.replicas:
             return ErrorCode.not_leader_or_follower
-        record = self._updates.change(topic, key.partition, PartitionTarget(directories={broker_id: directory}))
+        target = PartitionTarget(directories={broker_id: directory})
+        rules = None
+        broker = self._state.image.brokers[broker_id]
+        if not directory_id.is_online(directory, broker.directories):
+            # The broker tells us that it lost the replica: it is neither in sync nor can it lead.
+            target.isr = tuple(replica for replica in partition.isr if replica != broker_id)
+            rules = self._updates.rules(topic, partition, removed=broker_id)
+        record = self._updates.change(topic, key.partition, target, rules)
         if record is not None:
             records.append(record)
         return ErrorCode.none

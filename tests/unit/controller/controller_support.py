@@ -9,7 +9,6 @@ from uuid import UUID
 from broker.common.chance import Chance
 from broker.common.clock import Clock
 from broker.common.disk import InlineDiskExecutor
-from broker.common.errors import ErrorCode
 from broker.common.file_system import FileSystem
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.controller.cluster_control_manager import (
@@ -177,8 +176,6 @@ class ControlWorld:
         entry = AlterPartitionEntry(partition=index, **{**values, **fields})
         results = self.apply(self.replication.alter_partition(broker_id, {topic.id: [entry]}))
         return results[topic.id][0]
-
-
 
 
 def build_controller(

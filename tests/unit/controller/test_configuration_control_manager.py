@@ -1,0 +1,122 @@
+from typing import Any
+
+import pytest
+
+from broker.common.errors import ErrorCode
+from broker.config.describe import ConfigSource
+from broker.controller.api_error import NO_ERROR, ApiError
+from broker.controller.configuration_control_manager import AlterConfigOperation, ConfigChange
+from broker.metadata.configs_image import ConfigResource, ConfigResourceType
+from broker.schemas.cluster_metadata import ConfigRecord
+from tests.unit.controller.controller_support import ControlWorld
+
+SET, DELETE = AlterConfigOperation.SET, AlterConfigOperation.DELETE
+APPEND, SUBTRACT = AlterConfigOperation.APPEND, AlterConfigOperation.SUBTRACT
+TOPIC = ConfigResource(ConfigResourceType.TOPIC, "t")
+BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
+DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
+
+
+@pytest.fixture
+def world() -> ControlWorld:
+    world = ControlWorld()
+    world.start_brokers(1)
+    world.create_topic("t", (1,), retention__ms="1000")
+    return world
+
+
+def alter(world: ControlWorld, resource: ConfigResource, *changes: tuple[str, AlterConfigOperation, Any]) -> ApiError:
+    wanted = {resource: [ConfigChange(*change) for change in changes]}
+    return world.apply(world.configuration.incremental_alter_configs(wanted))[resource]
+
+
+def properties(world: ControlWorld, resource: ConfigResource = TOPIC) -> dict[str, str]:
+    return dict(world.image.configs.properties(*resource))
+
+
+def test_set_and_delete(world: ControlWorld) -> None:
+    error = alter(world, TOPIC, ("retention.ms", DELETE, None), ("segment.bytes", SET, "2000000"))
+    assert error == NO_ERROR
+    assert properties(world) == {"segment.bytes": "2000000"}
+
+
+def test_what_does_not_change_is_not_written(world: ControlWorld) -> None:
+    assert alter(world, TOPIC, ("retention.ms", SET, "1000"), ("flush.ms", DELETE, None)) == NO_ERROR
+    assert world.records == []
+
+
+def test_a_brokers_config_is_written_again_to_make_it_reload(world: ControlWorld) -> None:
+    expected = [ConfigRecord(resource_type=4, resource_name="1", name="log.segment.bytes", value="2000000")]
+    for _ in range(2):
+        assert alter(world, BROKER, ("log.segment.bytes", SET, "2000000")) == NO_ERROR
+        assert world.records == expected
+
+
+def test_append_and_subtract_start_from_the_default_and_skip_duplicates(world: ControlWorld) -> None:
+    assert alter(world, TOPIC, ("cleanup.policy", APPEND, "compact")) == NO_ERROR
+    assert properties(world)["cleanup.policy"] == "delete,compact"
+    assert alter(world, TOPIC, ("cleanup.policy", APPEND, "compact")) == NO_ERROR
+    assert world.records == []
+    assert alter(world, TOPIC, ("cleanup.policy", SUBTRACT, "delete")) == NO_ERROR
+    assert properties(world)["cleanup.policy"] == "compact"
+    error = alter(world, TOPIC, ("retention.ms", APPEND, "5"))
+    assert error == (ErrorCode.invalid_config, "Can't APPEND to key retention.ms because its type is not LIST.")
+
+
+def test_all_changes_of_a_resource_or_none(world: ControlWorld) -> None:
+    error = alter(world, TOPIC, ("flush.ms", SET, "5"), ("retention.ms", SET, "never"))
+    assert error.code is ErrorCode.invalid_config
+    assert "retention.ms='never'" in (error.message or "")
+    assert properties(world) == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "code"),
+    [
+        (ConfigResource(ConfigResourceType.TOPIC, "missing"), ErrorCode.unknown_topic_or_partition),
+        (ConfigResource(ConfigResourceType.BROKER, "9"), ErrorCode.broker_id_not_registered),
+        (ConfigResource(ConfigResourceType.BROKER, "one"), ErrorCode.invalid_request),
+        (ConfigResource(ConfigResourceType.BROKER_LOGGER, "1"), ErrorCode.invalid_request),
+        (ConfigResource(ConfigResourceType.GROUP, "g"), ErrorCode.invalid_request),
+    ],
+)
+def test_resources_that_cannot_be_altered(world: ControlWorld, resource: ConfigResource, code: ErrorCode) -> None:
+    assert alter(world, resource, ("flush.ms", SET, "5")).code is code
+    assert world.records == []
+
+
+def test_null_and_read_only_values_are_refused(world: ControlWorld) -> None:
+    assert alter(world, TOPIC, ("flush.ms", SET, None)).code is ErrorCode.invalid_request
+    assert alter(world, BROKER, ("node.id", SET, "5")).code is ErrorCode.invalid_config
+
+
+def test_the_older_way_replaces_everything(world: ControlWorld) -> None:
+    errors = world.apply(world.configuration.legacy_alter_configs({TOPIC: {"flush.ms": "5"}}))
+    assert errors == {TOPIC: NO_ERROR}
+    assert properties(world) == {"flush.ms": "5"}
+    errors = world.apply(world.configuration.legacy_alter_configs({TOPIC: {"flush.ms": None}}))
+    assert errors[TOPIC].code is ErrorCode.invalid_request
+    assert properties(world) == {"flush.ms": "5"}
+
+
+def test_topic_over_cluster_default_over_file(world: ControlWorld) -> None:
+    manager = world.configuration
+    assert manager.min_insync_replicas("t") == 1
+    assert not manager.is_unclean_leader_election_enabled("t")
+    alter(world, DEFAULTS, ("min.insync.replicas", SET, "2"), ("unclean.leader.election.enable", SET, "true"))
+    assert manager.min_insync_replicas("t") == 2
+    assert manager.is_unclean_leader_election_enabled("t")
+    alter(world, TOPIC, ("min.insync.replicas", SET, "3"), ("unclean.leader.election.enable", SET, "false"))
+    assert manager.min_insync_replicas("t") == 3
+    assert not manager.is_unclean_leader_election_enabled("t")
+
+
+def test_describe_topic_tells_sources(world: ControlWorld) -> None:
+    entries = {entry.name: entry for entry in world.configuration.describe_topic({"retention.ms": "1000"})}
+    assert (entries["retention.ms"].value, entries["retention.ms"].source) == ("1000", ConfigSource.TOPIC_CONFIG)
+    assert entries["cleanup.policy"].source is ConfigSource.DEFAULT_CONFIG
+    before = world.configuration.describe_topic({})
+    assert world.configuration.describe_topic({}) is before
+    alter(world, DEFAULTS, ("log.cleanup.policy", SET, "compact"))
+    changed = {entry.name: entry for entry in world.configuration.describe_topic({})}
+    assert changed["cleanup.policy"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
