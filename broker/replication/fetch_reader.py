@@ -41,7 +41,7 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 )
 
 
-class HostedPartitions(Protocol):
+class ReplicaLookup(Protocol):
     """What the reader asks the replica manager."""
 
     def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None: ...
@@ -52,7 +52,7 @@ class HostedPartitions(Protocol):
 
 
 class FetchReader:
-    def __init__(self, hosted: HostedPartitions, disk: DiskExecutor) -> None:
+    def __init__(self, hosted: ReplicaLookup, disk: DiskExecutor) -> None:
         self._hosted = hosted
         self._disk = disk
 

@@ -51,13 +51,14 @@ class GroupCommit:
         """Write everything staged, then answer whoever that satisfies."""
         dirty, self._dirty = self._dirty, []
         for partition in dirty:
-            if partition.staged:
-                self.commit_partition(partition)
+            self.commit_partition(partition)
         self._actions.run()
 
     def commit_partition(self, partition: Partition) -> None:
         """Write what is staged for one partition; later stages of this turn follow in the next write."""
         staged: list[Staged] = partition.staged
+        if not staged:
+            return
         partition.staged = []
         if len(staged) == 1:
             _, request, index = staged[0]

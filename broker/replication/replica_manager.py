@@ -5,11 +5,10 @@ It finds the partitions and puts their results together; what happens in a parti
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 import structlog
 
@@ -18,27 +17,23 @@ from broker.common.clock import Clock
 from broker.common.disk import DiskExecutor
 from broker.common.errors import (
     ErrorCode,
-    InconsistentTopicIdError,
     InvalidTopicError,
     KafkaError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     PolicyViolationError,
     StorageFailure,
-    UnknownTopicOrPartitionError,
 )
-from broker.common.identifiers import INTERNAL_TOPICS, NO_BROKER, NO_EPOCH, TopicIdPartition, TopicPartition
+from broker.common.identifiers import INTERNAL_TOPICS, NO_BROKER, NO_EPOCH, TopicPartition
 from broker.common.purgatory import DelayedOperation, Purgatory
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.log.log_append import ActiveProducer, LogAppendResult
 from broker.log.log_manager import LogManager
-from broker.log.unified_log import UnifiedLog
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
-from broker.metadata.partition_registration import PartitionRegistration
 from broker.records.append_origin import AppendOrigin
 from broker.replication.action_queue import ActionQueue
 from broker.replication.alter_partition_manager import AlterPartitionManager
@@ -47,7 +42,6 @@ from broker.replication.delayed_delete_records import DelayedDeleteRecords, Dele
 from broker.replication.delayed_fetch import DelayedFetch
 from broker.replication.delayed_produce import DelayedProduce, OnProduced
 from broker.replication.fetch_params import (
-    NO_LEADER_HINT,
     FetchParams,
     FetchPartition,
     FetchPartitionResult,
@@ -56,6 +50,7 @@ from broker.replication.fetch_params import (
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetch_source import FetchSource, RequestedPartitions
 from broker.replication.group_commit import ACKS_ALL, GroupCommit
+from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.offset_lookup import EpochEnd, ListedOffset, last_offset_for_leader_epoch, list_offset
 from broker.replication.partition import Partition
 from broker.replication.partition_context import IsrStats, PartitionContext, PartitionListener
@@ -106,19 +101,23 @@ class ReplicaManager:
         self.clock = clock
         self._disk = disk
         self._config = config
-        self._log_manager = log_manager
-        self._metadata_cache = metadata_cache
-        self._partitions: dict[TopicPartition, Partition] = {}
         self._actions = ActionQueue()
         self._group_commit = GroupCommit(self._actions)
         self._reader = FetchReader(self, disk)
         self._tasks = BackgroundTasks("replica-manager")
+        self._hosted = HostedPartitions(
+            local_broker_id=local_broker_id,
+            log_manager=log_manager,
+            metadata_cache=metadata_cache,
+            topic_stats=self.topic_stats,
+            before_stop=self._group_commit.commit_partition,
+        )
         self.context = PartitionContext(
             local_broker_id=local_broker_id,
             config=config,
             metadata_cache=metadata_cache,
             alter_partition_manager=alter_partition_manager,
-            create_log=self._create_log,
+            create_log=self._hosted.create_log,
             monotonic_ms=monotonic_ms,
             broker_epoch=broker_epoch,
             on_delete_records_progress=self._on_delete_records_progress,
@@ -127,54 +126,36 @@ class ReplicaManager:
     # Which partitions are here
 
     def partitions(self) -> Iterator[Partition]:
-        return iter(self._partitions.values())
+        return iter(self._hosted)
 
     def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None:
         """The partition if a replica of it is here, leader or not, its directory online or not."""
-        return self._partitions.get(topic_partition)
+        return self._hosted.get(topic_partition)
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """The partition that is here and has its log.  KafkaError: 56 offline, 6 elsewhere, 3 unknown."""
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            if self.lookup_error(topic_partition) is ErrorCode.not_leader_or_follower:
-                raise NotLeaderOrFollowerError(f"{topic_partition} is not hosted by this broker")
-            raise UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
-        if partition.is_offline:
-            raise StorageFailure(f"{topic_partition} is in an offline log directory")
-        return partition
+        return self._hosted.partition(topic_partition)
 
     def lookup_error(self, topic_partition: TopicPartition) -> ErrorCode:
         """What to answer about a partition that is not usable here; `none` for one that is."""
-        partition = self._partitions.get(topic_partition)
-        if partition is not None:
-            return ErrorCode.kafka_storage_error if partition.is_offline else ErrorCode.none
-        if self._metadata_cache.image.topics.partition(topic_partition) is not None:
-            return ErrorCode.not_leader_or_follower
-        return ErrorCode.unknown_topic_or_partition
+        return self._hosted.lookup_error(topic_partition)
+
+    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint:
+        """Who leads, for a client that asked the wrong broker (KIP-951)."""
+        return self._hosted.leader_hint(topic_partition)
 
     def add_partition_listener(self, topic_partition: TopicPartition, listener: PartitionListener) -> bool:
         """Follow a partition until it leaves; False when it is not here (Kafka's maybeAddListener)."""
-        partition = self._partitions.get(topic_partition)
+        partition = self._hosted.get(topic_partition)
         if partition is None or partition.is_offline:
             return False
         partition.add_listener(listener)
         return True
 
     def remove_partition_listener(self, topic_partition: TopicPartition, listener: PartitionListener) -> None:
-        partition = self._partitions.get(topic_partition)
+        partition = self._hosted.get(topic_partition)
         if partition is not None:
             partition.remove_listener(listener)
-
-    def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint:
-        """Who leads, for a client that asked the wrong broker (KIP-951)."""
-        partition = self._partitions.get(topic_partition)
-        if partition is not None:
-            return LeaderHint(partition.leader_id, partition.leader_epoch)
-        registration = self._metadata_cache.image.topics.partition(topic_partition)
-        if registration is not None:
-            return LeaderHint(registration.leader, registration.leader_epoch)
-        return NO_LEADER_HINT
 
     # What is measured
 
@@ -218,7 +199,7 @@ class ReplicaManager:
         if not entries:
             on_complete([])
             return
-        hosted = self._partitions
+        find = self._hosted.get
         for index, (topic_partition, batch) in enumerate(entries):
             if required_acks not in VALID_ACKS:
                 request.refuse_one(index, ErrorCode.invalid_required_acks)
@@ -226,7 +207,7 @@ class ReplicaManager:
             if topic_partition.topic in INTERNAL_TOPICS and not allow_internal_topics:
                 request.refuse_one(index, ErrorCode.invalid_topic_exception)
                 continue
-            partition = hosted.get(topic_partition)
+            partition = find(topic_partition)
             if partition is None or partition.is_offline:
                 self.topic_stats.find(topic_partition.topic).total_produce_requests += 1
                 request.refuse_one(index, self.lookup_error(topic_partition))
@@ -415,7 +396,7 @@ class ReplicaManager:
 
     def describe_logs(self) -> Iterator[LogDescription]:
         """Every online log with its size and how far its high watermark is behind (DescribeLogDirs)."""
-        for partition in self._partitions.values():
+        for partition in self._hosted:
             local = partition.local_log
             if local is not None:
                 lag = max(local.log_end_offset - local.high_watermark, 0)
@@ -436,101 +417,17 @@ class ReplicaManager:
     # Metadata
 
     def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Become leader or follower, and drop what has left, as a delta says.  `image` is already published.
-
-        Deletes come first: a topic of the same name may be created again in the same delta.
-        """
-        changes = delta.topics_delta.local_changes(self.local_broker_id)
-        for deleted in changes.deletes:
-            self._delete(deleted)
-        self._forget_stats(changes.deletes)
-        for topic_id_partition, registration in changes.leaders.items():
-            self._apply(topic_id_partition, registration, Partition.make_leader)
-        for topic_id_partition, registration in changes.followers.items():
-            self._apply(topic_id_partition, registration, Partition.make_follower)
+        """Become leader or follower, and drop what has left, as a delta says.  `image` is already published."""
+        self._hosted.apply(delta, self.context)
         if delta.changed_brokers and len(self.delete_records_purgatory):
-            for partition in self._partitions.values():
+            for partition in self._hosted:
                 if partition.delete_records_waiting:  # a replica that died is not waited for any longer
                     self._on_delete_records_progress(partition)
 
-    def _apply(
-        self,
-        topic_id_partition: TopicIdPartition,
-        registration: PartitionRegistration,
-        become: Callable[[Partition, PartitionRegistration], bool],
-    ) -> None:
-        partition = self._get_or_create(topic_id_partition)
-        try:
-            become(partition, registration)
-        except KafkaError as error:
-            log.error("partition_offline", partition=str(topic_id_partition.topic_partition), error=str(error))
-            partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
-
-    def _get_or_create(self, topic_id_partition: TopicIdPartition) -> Partition:
-        topic_partition = topic_id_partition.topic_partition
-        partition = self._partitions.get(topic_partition)
-        if partition is not None and partition.topic_id == topic_id_partition.topic_id:
-            return partition
-        assert partition is None or partition.is_offline, (
-            f"{topic_partition} is hosted with id {partition.topic_id} and placed with {topic_id_partition.topic_id}"
-        )
-        partition = Partition(
-            topic_partition,
-            topic_id_partition.topic_id,
-            self.context,
-            self.topic_stats.of(topic_partition.topic),
-        )
-        self._partitions[topic_partition] = partition
-        return partition
-
-    def _delete(self, deleted: TopicIdPartition) -> None:
-        topic_partition = deleted.topic_partition
-        partition = self._partitions.get(topic_partition)
-        if partition is None or partition.topic_id != deleted.topic_id:
-            return
-        if partition.staged:
-            self._group_commit.commit_partition(partition)
-        del self._partitions[topic_partition]
-        had_log = partition.local_log is not None
-        partition.stop(self.lookup_error(topic_partition), is_deleted=True)
-        if had_log:
-            try:
-                self._log_manager.mark_for_deletion(topic_partition)
-            except StorageFailure as error:  # it is stray now, and goes at the next start
-                log.error("log_not_deleted", partition=str(topic_partition), error=str(error))
-
-    def _create_log(self, topic_partition: TopicPartition, topic_id: UUID) -> UnifiedLog:
-        try:
-            return self._log_manager.get_or_create(topic_partition, topic_id)
-        except InconsistentTopicIdError:  # the topic was deleted and made again while this broker was down
-            log.warning("stray_log_deleted", partition=str(topic_partition))
-            self._log_manager.mark_for_deletion(topic_partition)
-            return self._log_manager.get_or_create(topic_partition, topic_id)
-
     def delete_stray_logs(self, image: MetadataImage) -> None:
-        """Delete the logs of partitions that the cluster no longer places here.
-
-        To be called once at start, with the first image that is not behind what this broker had seen before
-        (LogManager.isStrayReplica).
-        """
-        for local in list(self._log_manager.all()):
-            topic_partition = local.topic_partition
-            registration = image.topics.partition(topic_partition)
-            topic = image.topics.topic(topic_partition.topic)
-            if (
-                registration is None
-                or self.local_broker_id not in registration.replicas
-                or (topic is not None and local.topic_id not in (None, topic.id))
-            ):
-                log.warning("stray_log_deleted", partition=str(topic_partition))
-                self._log_manager.mark_for_deletion(topic_partition)
-
-    def _forget_stats(self, deleted: Iterable[TopicIdPartition]) -> None:
-        gone = {each.topic for each in deleted}
-        if gone:
-            gone -= {topic_partition.topic for topic_partition in self._partitions}
-            for topic in gone:
-                self.topic_stats.remove(topic)
+        """Delete the logs of partitions that the cluster no longer places here: once, at start, with an image that is
+        not behind what this broker had seen before."""
+        self._hosted.delete_stray_logs(image)
 
     # Tasks
 
@@ -547,7 +444,7 @@ class ReplicaManager:
             self.maybe_shrink_isrs()
 
     def maybe_shrink_isrs(self) -> None:
-        for partition in list(self._partitions.values()):
+        for partition in list(self._hosted):
             if partition.remote_replicas and not partition.is_offline:
                 partition.maybe_shrink_isr()
 
