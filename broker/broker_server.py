@@ -168,7 +168,7 @@ class BrokerServer:
         apis = broker_api_registry()
         fetches = FetchManager(self.sessions, monotonic_ms=monotonic_ms, topic_name=self.cache.topic_name)
         services = (
-            ApiVersionManager(apis, BrokerFeatures(self.cache)),
+            ApiVersionManager(apis, BrokerFeatures(self.cache), lambda: self.link.observer.controller_versions),
             self.config,
             self.identity,
             self.cache,

@@ -40,7 +40,10 @@ class Route:
         self.call: Callable[..., Any] = handler.function
         self.services = services
         self.is_pipelined = handler.is_pipelined
-        self.has_header_tags = version in handler.versions and has_request_header_tags(handler.api_key, version)
+        # Only frame handlers look at it; asking for all the others would import every schema at the start.
+        self.has_header_tags = (
+            handler.takes_frames and version in handler.versions and has_request_header_tags(handler.api_key, version)
+        )
         self.metrics = metrics.route(handler.api_key.title, version)
 
 

@@ -14,15 +14,18 @@ from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(300)]
 
-COMPLAINTS = re.compile(
-    r"isvalid: false|mismatch|exception|corrupt|Found timestamp|non-consecutive|bytes dropped", re.I
-)
+# The tool takes the first offset of any segment but the first for a gap ("-1 is followed by 501"); others are real.
+COMPLAINTS = re.compile(r"isvalid: false|mismatch|exception|corrupt|Found timestamp|\d is followed by|dropped", re.I)
+FIRST_OF_A_SEGMENT = re.compile(r"^  -1 is followed by \d+$")
 
 
 def dump(files: list[Path], *options: str) -> str:
     """kafka-dump-log over files; fails when it complains."""
     output = java_tools.run("DumpLogSegments", "--files", ",".join(map(str, files)), *options)
-    assert not COMPLAINTS.search(output), output
+    complaints = [
+        line for line in output.splitlines() if COMPLAINTS.search(line) and not FIRST_OF_A_SEGMENT.match(line)
+    ]
+    assert not complaints, complaints[:10]
     return output
 
 

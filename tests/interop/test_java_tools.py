@@ -180,7 +180,7 @@ def test_client_compatibility(broker: BrokerProcess, topic: str) -> None:
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-cluster-nodes", "1"),
         *("--offsets-for-times-supported", "true", "--cluster-id-supported", "true"),
         *("--expect-record-too-large-exception", "false", "--create-topics-supported", "true"),
-        *("--describe-acls-supported", "false", "--describe-configs-supported", "true"),
+        *("--describe-acls-supported", "true", "--describe-configs-supported", "true"),
         *("--idempotent-producer-supported", "true"),
     )
     assert "SUCCESS" in output, output

@@ -35,11 +35,27 @@ def command(tool: str, *arguments: str, heap: str = "256m") -> list[str]:
     ]
 
 
-def run(tool: str, *arguments: str, timeout_s: float = 120, stdin: str | None = None, check: bool = True) -> str:
-    """Run a tool to its end; returns what it printed on both streams, and fails with it on a non-zero exit."""
+def run(
+    tool: str,
+    *arguments: str,
+    timeout_s: float = 120,
+    stdin: str | None = None,
+    check: bool = True,
+    heap: str = "256m",
+    with_errors: bool = True,
+) -> str:
+    """Run a tool to its end; returns what it printed, and fails with it on a non-zero exit.
+
+    `with_errors` adds the error stream behind the output.
+    """
     done = subprocess.run(
-        command(tool, *arguments), input=stdin, text=True, capture_output=True, timeout=timeout_s, check=False
+        command(tool, *arguments, heap=heap),
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
     )
     output = done.stdout + done.stderr
     assert not check or done.returncode == 0, f"{tool} {' '.join(arguments)} exited {done.returncode}:\n{output}"
-    return output
+    return output if with_errors else done.stdout
