@@ -116,9 +116,6 @@ class AbstractIndex(ABC):
             return
         file = self._file_system.open(self.path, create=True)
         try:
-            if self._must_truncate:
-                file.truncate(self._written * self.ENTRY_SIZE)
-                self._must_truncate = False
             if self._written < self._count:
                 try:
                     file.write_at(self._written * self.ENTRY_SIZE, [self._encode(self._written, self._count)])
@@ -126,6 +123,10 @@ class AbstractIndex(ABC):
                     self._must_truncate = True
                     raise
                 self._written = self._count
+            if self._must_truncate:
+                if file.size() > self._count * self.ENTRY_SIZE:
+                    file.truncate(self._count * self.ENTRY_SIZE)
+                self._must_truncate = False
         finally:
             file.close()
         self._has_file = True

@@ -99,7 +99,8 @@ class FileRecords:
         """Make an empty file, replacing one of that name.  StorageFailure."""
         records = cls(file_system, path, 0)
         records._file = OpenFile(file_system.open(path, create=True))
-        records._file.truncate(0)
+        if records._file.size():  # a new file needs no truncation, which costs a journal entry
+            records._file.truncate(0)
         return records
 
     @property

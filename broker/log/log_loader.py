@@ -107,7 +107,7 @@ class LogLoader:
         if not had_clean_shutdown and len(self._segments):
             tail = self._segments.from_offset(recovery_point)
             self._epochs.truncate_from_end(tail[0].base_offset)  # the batches of the tail say them again
-            self._producers.remove_snapshots_above(tail[0].base_offset)  # these may tell of batches that were lost
+            self._producers.distrust_snapshots_above(tail[0].base_offset)  # these may tell of batches that were lost
             self._recover(tail, log_start_offset)
         else:
             for segment in untrusted:
@@ -144,6 +144,7 @@ class LogLoader:
             topic_id=topic_id,
             is_synced=not local_log.unsynced_directory,
         )
+        self._segments.active.records.release()  # an idle log holds no descriptor
         unified_log.is_dirty = is_new or not had_clean_shutdown or self._recovery.segments > 0
         return LoadedLog(unified_log, self._recovery)
 
@@ -320,6 +321,7 @@ class LogLoader:
         replay_producer_state(producers, self._segments, next_offset)
         if not had_clean_shutdown:
             producers.take_snapshot()
+            producers.remove_distrusted()
 
     def _remove(self, path: Path) -> None:
         try:

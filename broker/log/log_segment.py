@@ -382,7 +382,6 @@ class LogSegment:
         self.transaction_index.sanity_check()
         if not self.is_sealed:
             self.offset_index.sanity_check()
-            self.time_index.sanity_check()
             entry = self.offset_index.lookup(self.offset_index.last_offset)
             if entry.position > self.records.size_bytes:
                 raise CorruptIndexError(f"{self.offset_index.path}: {entry} is beyond the end of the log file")

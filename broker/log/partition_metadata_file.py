@@ -28,8 +28,10 @@ class PartitionMetadataFile:
         temporary = self.path.with_name(self.path.name + ".tmp")
         file = self._file_system.open(temporary, create=True)
         try:
-            file.truncate(0)
-            file.write_at(0, [f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()])
+            content = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
+            file.write_at(0, [content])
+            if file.size() > len(content):
+                file.truncate(len(content))
         finally:
             file.close()
         self._file_system.rename(temporary, self.path)

@@ -39,6 +39,7 @@ class ProducerStateManager:
 
     __slots__ = (
         "_directory",
+        "_distrusted",
         "_file_system",
         "_ongoing",
         "_producers",
@@ -56,6 +57,7 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerStateEntry] = {}
         self._ongoing: dict[int, TxnMetadata] = {}  # by first offset, ascending
         self._unreplicated: dict[int, TxnMetadata] = {}  # completed, but the marker is not below the high watermark
+        self._distrusted: list[int] = []
         self._snapshots: list[int] = []  # offsets of the snapshot files, ascending
         self.map_end_offset = 0
         self.unsynced_snapshots: list[int] = []
@@ -194,6 +196,18 @@ class ProducerStateManager:
         for snapshot in [snapshot for snapshot in self._snapshots if snapshot > offset]:
             self.remove_snapshot(snapshot)
 
+    def distrust_snapshots_above(self, offset: int) -> None:
+        """Do not use them, as records they tell of may be lost: recovery writes them anew or `remove_distrusted`."""
+        self._distrusted = [snapshot for snapshot in self._snapshots if snapshot > offset]
+        self._snapshots = [snapshot for snapshot in self._snapshots if snapshot <= offset]
+
+    def remove_distrusted(self) -> None:
+        """Remove the files that were not written anew."""
+        for offset in self._distrusted:
+            if offset not in self._snapshots:
+                self._remove_quietly(self.snapshot_path(offset))
+        self._distrusted = []
+
     def remove_snapshot(self, offset: int) -> None:
         """Forget a snapshot and remove its file; what the disk refuses is found again at the next start."""
         if offset in self._snapshots:
@@ -227,8 +241,9 @@ class ProducerStateManager:
             file = self._file_system.open(path, create=True)
             try:
                 content = encode_snapshot(self._producers.values())
-                file.truncate(0)
                 file.write_at(0, [content])
+                if file.size() > len(content):
+                    file.truncate(len(content))
             finally:
                 file.close()
         except StorageFailure as failure:
