@@ -33,6 +33,7 @@ class CoordinatorContext(Generic[S]):
 
     `epoch` is the leader epoch in which we coordinate.  Invariant while active: the log ends at
     `last_written_offset`, because nobody else appends; an append that finds otherwise asks for a reload.
+    `log_bytes` is what the next load has to read, from the log start on.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class CoordinatorContext(Generic[S]):
         self.timer = CoordinatorTimer()
         self.deferred = DeferredReplies()
         self.last_written_offset = 0
-        self.appended_bytes = 0
+        self.log_bytes = 0
         self.load_failure_count = 0
         self._writer = writer
         self._clock = clock
@@ -77,9 +78,10 @@ class CoordinatorContext(Generic[S]):
             self._is_listening = True
         self._on_high_watermark(self._writer.high_watermark(self.topic_partition))
 
-    def activate(self, log_end_offset: int) -> None:
+    def activate(self, log_end_offset: int, log_bytes: int) -> None:
+        """The log has been replayed to its end: requests are served, and members' timers run."""
         self.last_written_offset = log_end_offset
-        self.appended_bytes = 0
+        self.log_bytes = log_bytes
         self.load_failure_count = 0
         self.transition_to(ShardState.ACTIVE)
         self.shard.on_loaded()
@@ -104,7 +106,7 @@ class CoordinatorContext(Generic[S]):
         )
         size_bytes = len(batch)
         base_offset = self._append_batch(batch, len(records))
-        self.appended_bytes += size_bytes
+        self.log_bytes += size_bytes
         if is_replayed:
             self._replay(base_offset, records)
         self._apply_high_watermark()

@@ -27,6 +27,7 @@ class LoadProgress:
 
     end_offset: int
     record_count: int = 0
+    size_bytes: int = 0
     unknown_record_count: int = 0
 
 
@@ -68,6 +69,7 @@ class CoordinatorLoader:
             self._replay_data(context, batch, progress)
         turns = progress.record_count // RECORDS_PER_TURN
         progress.record_count += batch.record_count
+        progress.size_bytes += batch.size_bytes
         progress.end_offset = batch.next_offset
         if progress.record_count // RECORDS_PER_TURN != turns:
             await asyncio.sleep(0)

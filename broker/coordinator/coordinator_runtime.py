@@ -17,7 +17,7 @@ from broker.coordinator.coordinator_loader import CoordinatorLoader
 from broker.coordinator.coordinator_shard import CoordinatorShard
 from broker.coordinator.partition_writer import PartitionWriter
 from broker.coordinator.shard_state import ShardState
-from broker.coordinator.snapshot_writer import SnapshotWriter
+from broker.coordinator.snapshot_writer import LOG_BYTES_MAX, SnapshotWriter
 
 log = structlog.get_logger(__name__)
 
@@ -50,6 +50,8 @@ class CoordinatorRuntime(Generic[S]):
         config: ConfigHolder[BrokerConfig],
         create_shard: Callable[[CoordinatorContext[S]], S],
         metrics: RuntimeMetrics,
+        *,
+        log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         self._topic = topic
         self._writer = writer
@@ -59,7 +61,7 @@ class CoordinatorRuntime(Generic[S]):
         self._metrics = metrics
         self._contexts: dict[int, CoordinatorContext[S]] = {}
         self._loader = CoordinatorLoader(writer, config)
-        self._snapshots: SnapshotWriter[S] = SnapshotWriter(writer)
+        self._snapshots: SnapshotWriter[S] = SnapshotWriter(writer, log_bytes_max)
         self._tasks = BackgroundTasks(f"coordinator-{topic}")
 
     def shard(self, partition: int) -> S:
@@ -146,7 +148,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         if not self._is_loading(context, shard):
             return
-        context.activate(progress.end_offset)
+        context.activate(progress.end_offset, progress.size_bytes)
         self._metrics.partition_loaded(loop.time() - started)
         tell = log.info if progress.record_count else log.debug  # a new topic has fifty partitions with nothing in them
         tell(

@@ -29,9 +29,6 @@ class PartitionWriter(Protocol):
 
     def high_watermark(self, topic_partition: TopicPartition) -> int: ...
 
-    def size_bytes(self, topic_partition: TopicPartition) -> int:
-        """The size of all segments of the log."""
-
     def config(self, topic_partition: TopicPartition) -> TopicConfig: ...
 
     def register_listener(self, topic_partition: TopicPartition, listener: HighWatermarkListener) -> None:

@@ -20,43 +20,41 @@ log = structlog.get_logger(__name__)
 
 S = TypeVar("S", bound=CoordinatorShard[Any])
 
-# Only whole segments can go, and the last one cannot: below two segments of log nothing would be gained.
-LOG_SEGMENTS_MAX: Final = 2
+# What a shard has to read before it can serve: a quarter of a million single commits, which load in some ten seconds.
+# It depends on no setting.  On disk there is up to one segment more, since only whole segments are deleted.
+LOG_BYTES_MAX: Final = 32 << 20
 # A snapshot is taken only after at least as much was appended as the last one was long, so that a large state is not
 # written over and over: the shard never writes more than twice what its clients do.
 APPENDED_PER_SNAPSHOT_MIN: Final = 1.0
-CHECK_INTERVAL_SECONDS: Final = 10.0  # a log growing by 100 MiB/s passes its bound by 1 GiB at most
+CHECK_INTERVAL_SECONDS: Final = 10.0  # a shard that takes 1 MB/s of commits passes its bound by a third at most
 
 
 class SnapshotWriter(Generic[S]):
-    """Bound of a log with segments of B bytes and a state of S bytes: about 3 B + 3 S."""
+    """Bound of what a load reads, with a state of S bytes: `log_bytes_max` + 2 S, or 3 S when that is more."""
 
-    def __init__(self, writer: PartitionWriter) -> None:
+    def __init__(self, writer: PartitionWriter, log_bytes_max: int = LOG_BYTES_MAX) -> None:
         self._writer = writer
+        self._log_bytes_max = log_bytes_max
 
     async def run(self, context: CoordinatorContext[S], is_wanted: Callable[[], bool]) -> None:
         """Watch one shard until `is_wanted` says no."""
-        snapshot_bytes = 0
+        snapshot_bytes, begun_at_bytes = 0, 0
         while is_wanted():
-            if self._is_due(context, snapshot_bytes):
-                before = context.appended_bytes
+            appended_bytes = context.log_bytes - begun_at_bytes - snapshot_bytes
+            if context.log_bytes > self._log_bytes_max and appended_bytes >= APPENDED_PER_SNAPSHOT_MIN * snapshot_bytes:
+                begun_at_bytes = context.log_bytes
                 try:
-                    await self.write(context, is_wanted)
+                    is_done = await self.write(context, is_wanted)
                 except KafkaError as error:  # the log refused, or leadership went: the old log is all there
                     log.warning("coordinator_snapshot_failed", partition=str(context.topic_partition), error=str(error))
-                snapshot_bytes = context.appended_bytes - before
-                context.appended_bytes = 0
+                    is_done = False
+                snapshot_bytes = context.log_bytes - begun_at_bytes
+                if is_done:
+                    context.log_bytes, begun_at_bytes = snapshot_bytes, 0
             await asyncio.sleep(CHECK_INTERVAL_SECONDS)
 
-    def _is_due(self, context: CoordinatorContext[S], snapshot_bytes: int) -> bool:
-        """A shard that was just loaded has appended nothing: the size alone decides."""
-        segment_bytes = self._writer.config(context.topic_partition).segment_bytes
-        if self._writer.size_bytes(context.topic_partition) <= LOG_SEGMENTS_MAX * segment_bytes:
-            return False
-        return context.appended_bytes >= APPENDED_PER_SNAPSHOT_MIN * snapshot_bytes
-
-    async def write(self, context: CoordinatorContext[S], is_wanted: Callable[[], bool]) -> None:
-        """Append a snapshot, wait until it is committed, and let go of what it supersedes."""
+    async def write(self, context: CoordinatorContext[S], is_wanted: Callable[[], bool]) -> bool:
+        """Append a snapshot, wait until it is committed, and let go of what it supersedes; whether it came so far."""
         keep_from = context.last_written_offset
 
         def keep(offset: int) -> None:
@@ -67,10 +65,10 @@ class SnapshotWriter(Generic[S]):
             context.append_split(chunk.records, is_replayed=chunk.is_replayed)
             await asyncio.sleep(0)  # requests have their turn between two chunks
             if not is_wanted():
-                return
+                return False
         await context.wait_committed(context.last_written_offset)
         if not is_wanted():
-            return
+            return False
         log_start_offset = self._writer.log_start_offset(context.topic_partition)
         if keep_from > log_start_offset:
             await self._writer.delete_records_before(context.topic_partition, keep_from)
@@ -80,3 +78,4 @@ class SnapshotWriter(Generic[S]):
                 log_start_offset=keep_from,
                 log_end_offset=context.last_written_offset,
             )
+        return True

@@ -45,9 +45,6 @@ class ReplicaPartitionWriter:
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         return self._log(topic_partition).high_watermark
 
-    def size_bytes(self, topic_partition: TopicPartition) -> int:
-        return self._log(topic_partition).size_bytes
-
     def config(self, topic_partition: TopicPartition) -> TopicConfig:
         return self._log(topic_partition).config
 

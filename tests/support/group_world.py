@@ -8,7 +8,6 @@ from broker.common.chance import Chance
 from broker.common.errors import ErrorCode
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.topic_config import TopicConfig
 from broker.coordinator.group.group_coordinator import GroupCoordinator
 from broker.coordinator.group.group_coordinator_shard import GroupCoordinatorShard
 from broker.coordinator.group.group_messages import (
@@ -26,6 +25,7 @@ from broker.coordinator.group.group_messages import (
     SyncGroupResult,
     TopicPartitionError,
 )
+from broker.coordinator.snapshot_writer import LOG_BYTES_MAX
 from broker.metrics.coordinator_metrics import CoordinatorMetrics
 from broker.metrics.registry import MetricsRegistry
 from tests.support.memory_partition_writer import MemoryLog, MemoryPartitionWriter
@@ -60,11 +60,12 @@ class GroupWorld:
     """`start` elects the coordinator for every partition; `restart` brings another one up on the same logs."""
 
     def __init__(
-        self, loop: SimLoop, properties: Mapping[str, str] | None = None, topic: Mapping[str, str] | None = None
+        self, loop: SimLoop, properties: Mapping[str, str] | None = None, *, log_bytes_max: int = LOG_BYTES_MAX
     ) -> None:
         self.clock = SimClock(loop)
         self.config = ConfigHolder(BrokerConfig({**NODE, **(properties or {})}))
-        self.writer = MemoryPartitionWriter(TopicConfig(dict(topic or {})))
+        self.writer = MemoryPartitionWriter()
+        self._log_bytes_max = log_bytes_max
         self.seed = 0
         self.epoch = 0
         self.groups = self._coordinator()
@@ -73,7 +74,9 @@ class GroupWorld:
         self.seed += 1
         self.registry = MetricsRegistry()
         metrics = CoordinatorMetrics(self.registry)
-        groups = GroupCoordinator(self.config, self.clock, Chance(self.seed), self.writer, metrics)
+        groups = GroupCoordinator(
+            self.config, self.clock, Chance(self.seed), self.writer, metrics, log_bytes_max=self._log_bytes_max
+        )
         metrics.read_from(groups, lambda topic, partition: 100)
         return groups
 
@@ -224,13 +227,13 @@ class GroupWorld:
 
 
 def run_world(
-    story: Callable[[GroupWorld], Coroutine[Any, Any, None]], *, topic: Mapping[str, str] | None = None, **settings: str
+    story: Callable[[GroupWorld], Coroutine[Any, Any, None]], *, log_bytes_max: int = LOG_BYTES_MAX, **settings: str
 ) -> None:
     """A story about one started world in virtual time; settings with underscores for dots."""
 
     async def main(loop: SimLoop) -> None:
         properties = {name.replace("_", "."): text for name, text in settings.items()}
-        await story(await GroupWorld(loop, properties, topic).start())
+        await story(await GroupWorld(loop, properties, log_bytes_max=log_bytes_max).start())
 
     simulate(main)
 

@@ -71,14 +71,14 @@ class MemoryPartitionWriter:
         log = self._log(topic_partition)
         if log.read_error is not None:
             raise log.read_error
-        found = b""
+        found = bytearray()
         for batch in log.batches:
             if RecordBatch.parse(batch).next_offset <= offset:
                 continue
             if found and len(found) + len(batch) > size_max:
                 break
             found += batch
-        return found
+        return bytes(found)
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
         return self._log(topic_partition).log_start_offset
@@ -88,9 +88,6 @@ class MemoryPartitionWriter:
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         return self._log(topic_partition).high_watermark
-
-    def size_bytes(self, topic_partition: TopicPartition) -> int:
-        return sum(map(len, self._log(topic_partition).batches))
 
     def config(self, topic_partition: TopicPartition) -> TopicConfig:
         return self._log(topic_partition).config

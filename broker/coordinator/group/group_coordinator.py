@@ -43,6 +43,7 @@ from broker.coordinator.group.group_messages import (
 from broker.coordinator.group.group_state import GroupState
 from broker.coordinator.partition_writer import PartitionWriter
 from broker.coordinator.shard_state import ShardState
+from broker.coordinator.snapshot_writer import LOG_BYTES_MAX
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
 from broker.metadata.topics_image import TopicImage
@@ -70,13 +71,15 @@ class GroupCoordinator:
         chance: Chance,
         writer: PartitionWriter,
         metrics: GroupCoordinatorMetrics,
+        *,
+        log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         def create_shard(context: CoordinatorContext[GroupCoordinatorShard]) -> GroupCoordinatorShard:
             return GroupCoordinatorShard(context, clock, chance, config, metrics)
 
         self._config = config
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
-            CONSUMER_OFFSETS_TOPIC, writer, clock, config, create_shard, metrics
+            CONSUMER_OFFSETS_TOPIC, writer, clock, config, create_shard, metrics, log_bytes_max=log_bytes_max
         )
         self._is_active = False
         self._partition_count: int | None = None  # once seen it stays: another count would place groups elsewhere

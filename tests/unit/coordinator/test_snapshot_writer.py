@@ -5,19 +5,18 @@ import asyncio
 import pytest
 
 from broker.common.errors import NotEnoughReplicasError
-from broker.coordinator.snapshot_writer import CHECK_INTERVAL_SECONDS, LOG_SEGMENTS_MAX, SnapshotWriter
+from broker.coordinator.snapshot_writer import CHECK_INTERVAL_SECONDS, SnapshotWriter
 from tests.support.group_world import after, settle
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.coordinator.counting_shard import CountingShard, Entry
 from tests.unit.coordinator.runtime_world import RuntimeWorld
 
-SEGMENT_BYTES = 2000
-BOUND = LOG_SEGMENTS_MAX * SEGMENT_BYTES
+BOUND = 4000
 INTERVAL_MS = int(CHECK_INTERVAL_SECONDS * 1000)
 
 
-def small_segments(loop: SimLoop, **settings: str) -> RuntimeWorld:
-    return RuntimeWorld(loop, {"internal.segment.bytes": str(SEGMENT_BYTES)}, **settings)
+def bounded(loop: SimLoop, **settings: str) -> RuntimeWorld:
+    return RuntimeWorld(loop, log_bytes_max=BOUND, **settings)
 
 
 def write(world: RuntimeWorld, count: int, keys: int = 5) -> None:
@@ -33,7 +32,7 @@ async def active(world: RuntimeWorld, epoch: int = 1) -> RuntimeWorld:
 
 def test_below_the_bound_nothing_happens() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 50)
         size_bytes = sum(map(len, world.log.batches))
         assert size_bytes <= BOUND
@@ -45,7 +44,7 @@ def test_below_the_bound_nothing_happens() -> None:
 
 def test_above_the_bound_the_state_is_repeated_and_the_rest_goes() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         state = dict(world.shard.state)
         await after(INTERVAL_MS)
@@ -62,21 +61,21 @@ def test_above_the_bound_the_state_is_repeated_and_the_rest_goes() -> None:
 
 def test_the_log_stays_bounded_whatever_is_written() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         largest = 0
         for _ in range(30):
             write(world, 40)
             await after(INTERVAL_MS)
             largest = max(largest, sum(map(len, world.log.batches)))
         assert world.log.log_start_offset > 1000
-        assert largest < 3 * SEGMENT_BYTES + 3 * 500
+        assert largest < BOUND + 40 * 75 + 2 * 500  # what came between two checks, and two snapshots
 
     simulate(story)
 
 
 def test_a_large_state_is_not_written_over_and_over() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         world.shard.chunk_size = 100
         for index in range(200):
             world.shard.context.append([Entry(f"k{index}", "x" * 40)])
@@ -97,7 +96,7 @@ def test_a_large_state_is_not_written_over_and_over() -> None:
 @pytest.mark.parametrize("chunks", range(4))
 def test_a_crash_in_the_middle_of_a_snapshot_loses_nothing(chunks: int) -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         state = dict(world.shard.state)
         written = 0
@@ -120,7 +119,7 @@ def test_a_crash_in_the_middle_of_a_snapshot_loses_nothing(chunks: int) -> None:
 
 def test_changes_during_a_snapshot_are_kept() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         context = world.shard.context
         snapshots: SnapshotWriter[CountingShard] = SnapshotWriter(world.writer)
@@ -141,7 +140,7 @@ def test_changes_during_a_snapshot_are_kept() -> None:
 
 def test_nothing_goes_before_the_snapshot_is_committed() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         world.log.commits_at_once = False
         await after(INTERVAL_MS + 4000)
@@ -155,7 +154,7 @@ def test_nothing_goes_before_the_snapshot_is_committed() -> None:
 
 def test_a_snapshot_that_is_not_committed_is_not_repeated_at_once() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         world.log.commits_at_once = False
         await after(10 * INTERVAL_MS)
@@ -166,7 +165,7 @@ def test_a_snapshot_that_is_not_committed_is_not_repeated_at_once() -> None:
 
 def test_a_refused_snapshot_is_tried_again() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         world.log.append_error = NotEnoughReplicasError("too few")
         await after(2 * INTERVAL_MS)
@@ -180,7 +179,7 @@ def test_a_refused_snapshot_is_tried_again() -> None:
 
 def test_what_the_shard_still_needs_stays() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         world.shard.keep_offset = 90
         await after(INTERVAL_MS)
@@ -191,7 +190,7 @@ def test_what_the_shard_still_needs_stays() -> None:
 
 def test_a_log_that_is_too_long_when_it_is_loaded() -> None:
     async def story(loop: SimLoop) -> None:
-        world = await active(small_segments(loop))
+        world = await active(bounded(loop))
         write(world, 100)
         world.runtime.on_resignation(0, None)
         await active(world, 2)

@@ -101,7 +101,7 @@ def test_the_offsets_log_is_bounded() -> None:
         await world.restart()
         assert await world.fetch_offset() == 199 and world.describe() == ("Stable", 1)
 
-    run_world(story, topic={"internal.segment.bytes": "4000"})
+    run_world(story, log_bytes_max=8000)
 
 
 def test_topics_deleted_while_the_shard_loads() -> None:
