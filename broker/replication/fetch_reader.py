@@ -12,7 +12,7 @@ import structlog
 
 from broker.common.disk import DiskExecutor
 from broker.common.errors import ErrorCode, KafkaError, StorageFailure
-from broker.common.identifiers import ZERO_UUID, TopicPartition
+from broker.common.identifiers import NO_BROKER, ZERO_UUID, TopicPartition
 from broker.log.file_records import FileSlice, read, read_cached
 from broker.log.unified_log import UnifiedLog
 from broker.replication.fetch_params import (
@@ -22,6 +22,7 @@ from broker.replication.fetch_params import (
     FetchPartition,
     FetchPartitionResult,
 )
+from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.partition import Partition
 
 log = structlog.get_logger(__name__)
@@ -41,20 +42,22 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 )
 
 
-class ReplicaLookup(Protocol):
-    """What the reader asks the replica manager."""
+class ReplicaSelector(Protocol):
+    """The port of KIP-392: chooses another replica than the leader for a consumer."""
 
-    def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None: ...
-    def lookup_error(self, topic_partition: TopicPartition) -> ErrorCode: ...
-    def find_preferred_read_replica(
-        self, partition: Partition, params: FetchParams, request: FetchPartition
-    ) -> int: ...
+    def select(self, partition: Partition, params: FetchParams, request: FetchPartition) -> int:
+        """The broker that should serve, -1 for the leader itself."""
 
 
 class FetchReader:
-    def __init__(self, hosted: ReplicaLookup, disk: DiskExecutor) -> None:
+    """Reads the partitions that are hosted here; `replica_selector` None: consumers are served by whom they ask."""
+
+    def __init__(
+        self, hosted: HostedPartitions, disk: DiskExecutor, replica_selector: ReplicaSelector | None = None
+    ) -> None:
         self._hosted = hosted
         self._disk = disk
+        self._replica_selector = replica_selector
 
     def locate(
         self, params: FetchParams, requests: Sequence[FetchPartition], *, is_first_read: bool
@@ -96,7 +99,7 @@ class FetchReader:
         if request.topic is None:
             return _error(request, ErrorCode.unknown_topic_id, is_unresolved=True)
         topic_partition = TopicPartition(request.topic, request.partition)
-        partition = self._hosted.hosted_partition(topic_partition)
+        partition = self._hosted.get(topic_partition)
         if partition is None:
             error = self._hosted.lookup_error(topic_partition)
             return _error(request, error, is_unresolved=error is ErrorCode.unknown_topic_or_partition)
@@ -118,8 +121,12 @@ class FetchReader:
         must_have_one: bool,
         is_first_read: bool,
     ) -> FetchPartitionResult:
-        local = partition.log
-        error = partition.leader_epoch_error(request.current_leader_epoch)
+        local = partition.local_log
+        if local is None:
+            return self._failed(partition, request, ErrorCode.kafka_storage_error)
+        error = None
+        if request.current_leader_epoch >= 0:
+            error = partition.leader_epoch_error(request.current_leader_epoch)
         if error is None and params.fetch_only_leader and not partition.is_leader:
             error = ErrorCode.not_leader_or_follower
         if error is None and params.is_from_follower:
@@ -129,11 +136,12 @@ class FetchReader:
         result = FetchPartitionResult(
             request, ErrorCode.none, local.high_watermark, local.last_stable_offset, local.log_start_offset
         )
-        preferred = self._hosted.find_preferred_read_replica(partition, params, request)
-        if preferred >= 0:
-            result.preferred_read_replica = preferred
-            result.completes_fetch = True
-            return result
+        selector = self._replica_selector
+        if selector is not None and partition.is_leader and not params.fetch_only_leader:
+            result.preferred_read_replica = selector.select(partition, params, request)
+            if result.preferred_read_replica != NO_BROKER:
+                result.completes_fetch = True
+                return result
         if request.last_fetched_epoch >= 0 and _has_diverged(local, request, result):
             return result
         self._locate_records(partition, local, params, result, size_max, must_have_one, is_first_read)

@@ -24,7 +24,7 @@ from broker.common.errors import (
     PolicyViolationError,
     StorageFailure,
 )
-from broker.common.identifiers import INTERNAL_TOPICS, NO_BROKER, NO_EPOCH, TopicPartition
+from broker.common.identifiers import INTERNAL_TOPICS, NO_EPOCH, TopicPartition
 from broker.common.purgatory import DelayedOperation, Purgatory
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
@@ -47,7 +47,7 @@ from broker.replication.fetch_params import (
     FetchPartitionResult,
     LeaderHint,
 )
-from broker.replication.fetch_reader import FetchReader
+from broker.replication.fetch_reader import FetchReader, ReplicaSelector
 from broker.replication.fetch_source import FetchSource, RequestedPartitions
 from broker.replication.group_commit import ACKS_ALL, GroupCommit
 from broker.replication.hosted_partitions import HostedPartitions
@@ -91,6 +91,7 @@ class ReplicaManager:
         alter_partition_manager: AlterPartitionManager,
         broker_epoch: Callable[[], int] = lambda: NO_EPOCH,
         monotonic_ms: Callable[[], int] = monotonic_ms,
+        replica_selector: ReplicaSelector | None = None,
     ) -> None:
         self.local_broker_id = local_broker_id
         self.topic_stats = BrokerTopicStats()
@@ -103,7 +104,6 @@ class ReplicaManager:
         self._config = config
         self._actions = ActionQueue()
         self._group_commit = GroupCommit(self._actions)
-        self._reader = FetchReader(self, disk)
         self._tasks = BackgroundTasks("replica-manager")
         self._hosted = HostedPartitions(
             local_broker_id=local_broker_id,
@@ -112,6 +112,7 @@ class ReplicaManager:
             topic_stats=self.topic_stats,
             before_stop=self._group_commit.commit_partition,
         )
+        self._reader = FetchReader(self._hosted, disk, replica_selector)
         self.context = PartitionContext(
             local_broker_id=local_broker_id,
             config=config,
@@ -335,10 +336,6 @@ class ReplicaManager:
         operation.is_completed = True
         operation.source.unpark(operation)
         self.fetch_purgatory.cancel(operation)
-
-    def find_preferred_read_replica(self, partition: Partition, params: FetchParams, request: FetchPartition) -> int:
-        """Another replica that should serve this consumer (KIP-392); -1 for us.  A rack-aware choice goes here."""
-        return NO_BROKER
 
     # Offsets
 

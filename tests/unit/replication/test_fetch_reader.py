@@ -12,6 +12,7 @@ from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.replication.fetch_params import EpochEndOffset, FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_reader import FetchReader
+from broker.replication.partition import Partition
 from tests.support.builders import ReplicaWorld, batch, first_batch, topic_uuid, values_of
 from tests.support.sim_loop import SimLoop, simulate
 
@@ -22,7 +23,7 @@ def read(
     world: ReplicaWorld, requests: Sequence[FetchPartition], params: FetchParams = CONSUMER
 ) -> list[FetchPartitionResult]:
     """Locate and read from the page cache."""
-    reader = FetchReader(world.replicas, InlineDiskExecutor())
+    reader = FetchReader(world.replicas._hosted, InlineDiskExecutor())
     done: list[list[FetchPartitionResult]] = []
     reader.read_bytes(reader.locate(params, requests, is_first_read=True), done.append)
     return done[0]
@@ -186,7 +187,7 @@ def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
         world.append(batch("a"))
         world.append(batch("b"), partition=1)
         disk = ColdDisk()
-        reader = FetchReader(world.replicas, disk)
+        reader = FetchReader(world.replicas._hosted, disk)
         answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
         located = reader.locate(CONSUMER, [asked(), asked(partition=1), asked(partition=2)], is_first_read=True)
         reader.read_bytes(located, answered.set_result)
@@ -210,7 +211,7 @@ def test_a_failed_or_shortened_read_is_a_storage_error(world: ReplicaWorld, monk
     async def story(loop: SimLoop) -> None:
         world.append(batch("a"))
         world.append(batch("a"), batch("b"), partition=1)
-        reader = FetchReader(world.replicas, ColdDisk())
+        reader = FetchReader(world.replicas._hosted, ColdDisk())
         answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
         located = reader.locate(CONSUMER, [asked(), asked(1, partition=1)], is_first_read=True)
         reader.read_bytes(located, answered.set_result)
@@ -218,3 +219,20 @@ def test_a_failed_or_shortened_read_is_a_storage_error(world: ReplicaWorld, monk
             assert (result.error, result.records, result.high_watermark) == (ErrorCode.kafka_storage_error, b"", -1)
 
     simulate(story)
+
+
+class OtherReplica:
+    """Sends every consumer to broker 2."""
+
+    def select(self, partition: Partition, params: FetchParams, request: FetchPartition) -> int:
+        return 2
+
+
+def test_a_selector_may_send_consumers_to_another_replica(world: ReplicaWorld) -> None:
+    world.append(batch("a"))
+    reader = FetchReader(world.replicas._hosted, InlineDiskExecutor(), OtherReplica())
+    (sent,) = reader.locate(CONSUMER, [asked()], is_first_read=True)
+    assert (sent.preferred_read_replica, sent.size_bytes, sent.high_watermark) == (2, 0, 1)
+    assert sent.completes_fetch
+    (old,) = reader.locate(FetchParams(version=10), [asked()], is_first_read=True)
+    assert (old.preferred_read_replica, old.size_bytes) == (-1, len(batch("a")))
