@@ -268,13 +268,13 @@ class GroupCoordinator:
 
     # -- what metrics read --------------------------------------------------------------------------------------------
 
-    def group_count(self, state: GroupState | None = None) -> int:
-        shards = self._runtime.active_shards()
-        return sum(len(shard.groups) if state is None else shard.groups.count(state) for shard in shards)
-
     def group_counts_by_state(self) -> Mapping[str, int]:
         """By the state's name on the wire."""
-        return {state.value: self.group_count(state) for state in GroupState}
+        counts = dict.fromkeys((state.value for state in GroupState), 0)
+        for shard in self._runtime.active_shards():
+            for group in shard.groups.groups():
+                counts[group.state.value] += 1
+        return counts
 
     def offset_count(self) -> int:
         return sum(shard.offsets.store.count for shard in self._runtime.active_shards())
@@ -287,9 +287,8 @@ class GroupCoordinator:
     def committed_offsets(self) -> Iterator[tuple[str, str, int, int]]:
         """(group, topic, partition, offset) of everything that is committed."""
         for shard in self._runtime.active_shards():
-            for group_id in list(shard.offsets.store.group_ids()):
-                for topic, partition, offset in shard.offsets.store.committed_of_group(group_id):
-                    yield group_id, topic, partition, offset.offset
+            for key, offset in shard.offsets.store.all_committed():
+                yield *key, offset.offset
 
     # -----------------------------------------------------------------------------------------------------------------
 

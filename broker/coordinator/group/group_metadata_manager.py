@@ -35,12 +35,6 @@ class GroupMetadataManager:
     def groups(self) -> Iterator[ClassicGroup]:
         return iter(list(self._groups.values()))
 
-    def count(self, state: GroupState) -> int:
-        return sum(group.state is state for group in self._groups.values())
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def create(self, group_id: str) -> ClassicGroup:
         """A new group, stored before anybody joins it."""
         now_ms = self._clock.now_ms()

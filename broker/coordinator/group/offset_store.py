@@ -48,11 +48,16 @@ class OffsetStore:
             if offset is not None:
                 yield key[1], key[2], offset
 
-    def has_group(self, group_id: str) -> bool:
-        return group_id in self._groups
-
-    def group_ids(self) -> Iterator[str]:
-        return iter(self._groups)
+    def all_committed(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset as of the high watermark, but for those whose deletion is not committed yet."""
+        for group_id, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, latest in partitions.items():
+                    key = (group_id, topic, partition)
+                    before = self._before.get(key)
+                    offset = before[0] if before else latest
+                    if offset is not None:
+                        yield key, offset
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
         """Groups and partitions which have an offset of the topic."""

@@ -41,13 +41,19 @@ def test_counts_and_views() -> None:
     store.put(2, ("g", "u", 0), at(7))
     store.put(3, ("h", "t", 5), at(8))
     store.put(4, ("h", "t", 5), at(9))
-    assert store.count == 4 and list(store.group_ids()) == ["g", "h"]
+    assert store.count == 4
+    store.on_committed(4)
+    assert list(store.all_committed()) == [
+        (("g", "t", 1), at(1)),
+        (("g", "t", 0), at(0)),
+        (("g", "u", 0), at(7)),
+        (("h", "t", 5), at(8)),
+    ]
     assert list(store.of_group("g")) == [("t", 1, at(1)), ("t", 0, at(0)), ("u", 0, at(7))]
     assert list(store.of_topic("t")) == [("g", 1), ("g", 0), ("h", 5)]
-    assert store.has_group("h")
     assert store.put(5, ("h", "t", 5), None) == at(9)
     assert store.put(6, ("h", "t", 5), None) is None
-    assert store.count == 3 and not store.has_group("h")
+    assert store.count == 3 and list(store.of_group("h")) == []
 
 
 KEYS = [("g", "t", 0), ("g", "t", 1), ("g", "u", 0), ("h", "t", 0)]
