@@ -30,13 +30,13 @@ class AbstractIndex(ABC):
     """
 
     __slots__ = (
-        "_count",
         "_file_system",
         "_has_file",
         "_loaded",
         "_must_truncate",
         "_written",
         "base_offset",
+        "count",
         "entries_max",
         "path",
     )
@@ -50,15 +50,15 @@ class AbstractIndex(ABC):
         self.entries_max = size_max // self.ENTRY_SIZE
         self._loaded = not exists
         self._has_file = exists
-        self._count = 0
-        self._written = 0  # entries the file is known to hold; _written <= _count once loaded
+        self.count = 0  # entries in memory; 0 while not loaded, `entry_count` loads
+        self._written = 0  # entries the file is known to hold; _written <= count once loaded
         self._must_truncate = False  # the file may be longer than what is in memory
 
     @property
     def entry_count(self) -> int:
         if not self._loaded:
             self.load()
-        return self._count
+        return self.count
 
     @property
     def is_loaded(self) -> bool:
@@ -67,11 +67,11 @@ class AbstractIndex(ABC):
     @property
     def is_written(self) -> bool:
         """Whether the file holds exactly the entries in memory."""
-        return self._written == self._count and not self._must_truncate and self._has_file
+        return self._written == self.count and not self._must_truncate and self._has_file
 
     @property
     def memory_bytes(self) -> int:
-        return self._count * self.ENTRY_SIZE if self._loaded else 0
+        return self.count * self.ENTRY_SIZE if self._loaded else 0
 
     def load(self, *, strict: bool = False) -> None:
         """Read the file; missing means empty.  Part of an entry at its end is left out, as fewer entries only make a
@@ -89,15 +89,15 @@ class AbstractIndex(ABC):
         if partial and strict:
             raise CorruptIndexError(f"{self.path}: {len(data)} bytes is no multiple of {self.ENTRY_SIZE}")
         self._decode(data[: len(data) - partial])
-        self._written = self._count
-        self._must_truncate = len(data) != self._count * self.ENTRY_SIZE
+        self._written = self.count
+        self._must_truncate = len(data) != self.count * self.ENTRY_SIZE
         self._loaded = True
 
     def unload(self) -> None:
         """Forget the entries; refused silently while the file lacks some of them."""
         if self._loaded and self.is_written:
             self._clear()
-            self._count = 0
+            self.count = 0
             self._written = 0
             self._loaded = False
 
@@ -105,7 +105,7 @@ class AbstractIndex(ABC):
         """Back to empty: the segment is about to be recovered."""
         self._clear()
         self._loaded = True
-        self._count = 0
+        self.count = 0
         self._written = 0
         self._must_truncate = True
 
@@ -116,39 +116,39 @@ class AbstractIndex(ABC):
             return
         file = self._file_system.open(self.path, create=True)
         try:
-            if self._written < self._count:
+            if self._written < self.count:
                 try:
-                    file.write_at(self._written * self.ENTRY_SIZE, [self._encode(self._written, self._count)])
+                    file.write_at(self._written * self.ENTRY_SIZE, [self._encode(self._written, self.count)])
                 except StorageFailure:
                     self._must_truncate = True
                     raise
-                self._written = self._count
+                self._written = self.count
             if self._must_truncate:
-                if file.size() > self._count * self.ENTRY_SIZE:
-                    file.truncate(self._count * self.ENTRY_SIZE)
+                if file.size() > self.count * self.ENTRY_SIZE:
+                    file.truncate(self.count * self.ENTRY_SIZE)
                 self._must_truncate = False
         finally:
             file.close()
         self._has_file = True
 
     def _appended(self) -> None:
-        self._count += 1
-        if self._count - self._written >= BLOCK_ENTRIES and self._count % BLOCK_ENTRIES == 0:
+        self.count += 1
+        if self.count - self._written >= BLOCK_ENTRIES and self.count % BLOCK_ENTRIES == 0:
             with contextlib.suppress(StorageFailure):  # kept in memory; flush, roll or close tries again and reports
                 self.write()
 
     def _keep(self, count: int) -> None:
         """Drop the entries from `count` on."""
-        if count < self._count:
+        if count < self.count:
             self._drop_from(count)
-            self._count = count
+            self.count = count
             if self._written > count:
                 self._written = count
                 self._must_truncate = True
 
     @abstractmethod
     def _decode(self, data: Buffer) -> None:
-        """Fill the arrays and `_count` from a file's bytes, leaving out a tail of zeros."""
+        """Fill the arrays and `count` from a file's bytes, leaving out a tail of zeros."""
 
     @abstractmethod
     def _encode(self, start: int, end: int) -> bytes: ...

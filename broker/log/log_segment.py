@@ -172,8 +172,8 @@ class LogSegment:
                 return True
         return (
             not 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or self.offset_index.count >= self.offset_index.entries_max  # loaded: `_prepare_append`
+            or self.time_index.count >= self.time_index.entries_max - 1
         )
 
     def write(self, buffers: Sequence[Buffer]) -> None:
@@ -432,7 +432,9 @@ class LogSegment:
         if self._first_append_timestamp == UNKNOWN:
             first = next(self.records.batches(), None)
             self._first_append_timestamp = NO_TIMESTAMP if first is None else first[1].max_timestamp
-        self.offset_index.entry_count  # noqa: B018  loads it
+        for index in (self.offset_index, self.time_index):
+            if not index.is_loaded:
+                index.load()
         self._is_prepared = True
 
     def _load_max_timestamp(self) -> None:

@@ -50,7 +50,7 @@ class OffsetIndex(AbstractIndex):
         if not self._loaded:
             self.load()
         assert 0 <= relative <= RELATIVE_OFFSET_MAX, f"{self.path}: offset {offset} does not fit"
-        assert not self._count or relative > self._offsets[-1], f"{self.path}: offset {offset} is not increasing"
+        assert not self.count or relative > self._offsets[-1], f"{self.path}: offset {offset} is not increasing"
         self._offsets.append(relative)
         self._positions.append(position)
         self._appended()
@@ -69,7 +69,7 @@ class OffsetIndex(AbstractIndex):
         if not self._loaded:
             self.load()
         slot = bisect_left(self._positions, position + size)
-        return self.base_offset + self._offsets[slot] if slot < self._count else None
+        return self.base_offset + self._offsets[slot] if slot < self.count else None
 
     def position_at_or_before(self, position: int) -> int:
         """The greatest known start of a batch that is not after `position`."""
@@ -95,7 +95,7 @@ class OffsetIndex(AbstractIndex):
     def sanity_check(self) -> None:
         """CorruptIndexError when the entries are not increasing from the base on."""
         self.load(strict=True)
-        if self._count and (self._offsets[0] < 0 or any(map(int.__ge__, self._offsets, self._offsets[1:]))):
+        if self.count and (self._offsets[0] < 0 or any(map(int.__ge__, self._offsets, self._offsets[1:]))):
             raise CorruptIndexError(f"{self.path}: offsets are not increasing")
 
     def _decode(self, data: Buffer) -> None:
@@ -108,7 +108,7 @@ class OffsetIndex(AbstractIndex):
         while count and offsets[count - 1] == 0 and (count > 1 or positions[0] == 0):
             count -= 1  # a tail of zeros: preallocated by another broker that did not stop cleanly
         self._offsets, self._positions = offsets[:count], positions[:count]
-        self._count = count
+        self.count = count
 
     def _encode(self, start: int, end: int) -> bytes:
         pairs = array("i", bytes((end - start) * 8))

@@ -54,13 +54,13 @@ class TimeIndex(AbstractIndex):
         """Add an entry if `timestamp` is larger than the last one; equal or smaller is no news."""
         if not self._loaded:
             self.load()
-        if timestamp < 0 or (self._count and timestamp <= self._timestamps[-1]):
+        if timestamp < 0 or (self.count and timestamp <= self._timestamps[-1]):
             return
         if not skip_full_check and self.is_full:
             return
         relative = offset - self.base_offset
         assert 0 <= relative <= RELATIVE_OFFSET_MAX, f"{self.path}: offset {offset} does not fit"
-        assert not self._count or relative >= self._offsets[-1], f"{self.path}: offset {offset} goes back"
+        assert not self.count or relative >= self._offsets[-1], f"{self.path}: offset {offset} goes back"
         self._timestamps.append(timestamp)
         self._offsets.append(relative)
         self._appended()
@@ -91,7 +91,7 @@ class TimeIndex(AbstractIndex):
     def sanity_check(self) -> None:
         """CorruptIndexError when timestamps or offsets go back."""
         self.load(strict=True)
-        if self._count and (
+        if self.count and (
             self._offsets[0] < 0
             or any(map(int.__ge__, self._timestamps, self._timestamps[1:]))
             or any(map(int.__gt__, self._offsets, self._offsets[1:]))
@@ -108,7 +108,7 @@ class TimeIndex(AbstractIndex):
         if len(timestamps) == 1 and timestamps[0] == 0 and offsets[0] == 0 and len(data) > self.ENTRY_SIZE:
             timestamps, offsets = array("q"), array("i")
         self._timestamps, self._offsets = timestamps, offsets
-        self._count = len(timestamps)
+        self.count = len(timestamps)
 
     def _encode(self, start: int, end: int) -> bytes:
         pack = _ENTRY.pack
