@@ -1,0 +1,67 @@
+import pytest
+
+from broker.common.chance import Chance
+from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
+from broker.config.describe import ConfigSource
+from broker.metadata.config_repository import ConfigRepository
+from broker.metadata.metadata_cache import MetadataCache
+from broker.schemas.cluster_metadata import ConfigRecord
+from tests.unit.metadata.image_support import config_record, full_image, image_of
+
+
+def broker_config(name: str, value: str, broker: str) -> ConfigRecord:
+    return config_record(name, value, broker, 4)
+
+
+@pytest.fixture
+def cache() -> MetadataCache:
+    cache = MetadataCache(Chance(1))
+    cache.set_image(full_image())
+    return cache
+
+
+@pytest.fixture
+def repository(cache: MetadataCache) -> ConfigRepository:
+    return ConfigRepository(BrokerConfig({**DEFAULT_SINGLE_NODE, "log.segment.bytes": "3000000"}), cache)
+
+
+def publish(cache: MetadataCache, *records: ConfigRecord) -> None:
+    cache.set_image(image_of(*records, base=cache.image))
+
+
+def test_topic_over_broker_over_cluster_over_file(cache: MetadataCache, repository: ConfigRepository) -> None:
+    assert repository.topic_config("u").segment_bytes == 3_000_000
+    publish(cache, broker_config("log.segment.bytes", "4000000", ""))
+    assert repository.topic_config("u").segment_bytes == 4_000_000
+    publish(cache, broker_config("log.segment.bytes", "5000000", "1"))
+    publish(cache, broker_config("log.segment.bytes", "9000000", "2"))  # another broker's
+    assert repository.topic_config("u").segment_bytes == 5_000_000
+    publish(cache, config_record("segment.bytes", "6000000", "u"))
+    assert repository.topic_config("u").segment_bytes == 6_000_000
+    assert repository.broker_config().log_segment_bytes == 5_000_000
+
+
+def test_the_broker_config_is_the_same_object_until_it_changes(
+    cache: MetadataCache, repository: ConfigRepository
+) -> None:
+    before = repository.broker_config()
+    publish(cache, config_record("flush.ms", "5"))
+    assert repository.broker_config() is before
+    publish(cache, broker_config("log.segment.bytes", "4000000", ""))
+    assert repository.broker_config() is not before
+
+
+def test_stored_values_that_cannot_be_are_left_aside(cache: MetadataCache, repository: ConfigRepository) -> None:
+    publish(cache, broker_config("log.segment.bytes", "many", "1"))
+    assert repository.broker_config().log_segment_bytes == 3_000_000
+
+
+def test_descriptions_tell_sources(cache: MetadataCache, repository: ConfigRepository) -> None:
+    publish(cache, broker_config("log.segment.bytes", "4000000", "1"))
+    topic = {entry.name: entry for entry in repository.describe_topic("t")}
+    assert (topic["retention.ms"].value, topic["retention.ms"].source) == ("1000", ConfigSource.TOPIC_CONFIG)
+    assert topic["segment.bytes"].source is ConfigSource.DYNAMIC_BROKER_CONFIG
+    broker = {entry.name: entry for entry in repository.describe_broker()}
+    assert broker["log.segment.bytes"].value == "4000000"
+    (default,) = repository.describe_broker_default()
+    assert (default.name, default.source) == ("log.retention.ms", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
