@@ -21,7 +21,7 @@ class BootstrapMetadataError(Exception):
 
 
 def default_bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[MetadataRecord]:
-    return [FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=metadata_version)]
+    return [FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=int(metadata_version))]
 
 
 def write_bootstrap_checkpoint(
