@@ -48,6 +48,9 @@ class Twins:
         for number in range(PARTITIONS):
             self.world.create_topic(f"t{number}", replicas=(1, 2), isr=(1,))
             self.ask(number, 0)
+        for _ in range(2):  # from here on nothing is dirty
+            self.step("fetch", 0)
+        assert self.session.dirty_count == 0
 
     def ask(self, number: int, offset: int) -> None:
         self.offsets[number] = offset
