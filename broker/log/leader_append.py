@@ -138,11 +138,30 @@ class LeaderAppend:
             staged, infos = self._staged, self._infos
             self._staged, self._staged_size, self._infos = [], 0, {}
             try:
-                self._log.commit_leader_batches(staged, infos)
+                self._log.write([validated.buffer for _, validated in staged], self._next_offset)
             except StorageFailure as failure:
                 for result, _ in staged:
                     result.error = failure
                 raise
+            self._accept(staged)
+            self._log.accept_leader_batches(infos, self._next_offset)
+
+    def _accept(self, staged: list[tuple[LogAppendResult, ValidatedBatch]]) -> None:
+        log = self._log
+        segment = log.segments.active
+        for result, validated in staged:
+            batch = validated.batch
+            base_offset = batch.base_offset
+            last_offset = base_offset + batch.last_offset_delta
+            if batch.partition_leader_epoch > log.newest_epoch:
+                log.maybe_assign_epoch_start_offset(batch.partition_leader_epoch, base_offset)
+            segment.accept(base_offset, last_offset, validated.max_timestamp, batch.size_bytes)
+            result.base_offset = base_offset
+            result.last_offset = last_offset
+            result.log_append_time = validated.log_append_time
+            result.log_start_offset = log.log_start_offset
+            result.record_count = batch.record_count
+            result.size_bytes = batch.size_bytes
 
     def commit(self) -> None:
         try:

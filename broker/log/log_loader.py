@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 
-from broker.common.errors import StorageFailure
+from broker.common.errors import CorruptMessageError, StorageFailure
 from broker.common.file_system import FileSystem
 from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.config.topic_config import TopicConfig
@@ -42,7 +42,7 @@ from broker.log.producer_state_entry import CompletedTxn
 from broker.log.producer_state_manager import ProducerStateManager
 from broker.log.time_index import TimeIndex
 from broker.log.transaction_index import TransactionIndex
-from broker.log.unified_log import UnifiedLog, replay_producer_state
+from broker.log.unified_log import UnifiedLog
 from broker.records.record_batch import RecordBatch
 
 log = structlog.get_logger(__name__)
@@ -264,7 +264,7 @@ class LogLoader:
         base_offset = segment.base_offset
         start = max(log_start_offset, self._segments.first.base_offset)
         self._producers.truncate_and_reload(min(start, base_offset), base_offset, self._environment.clock.now_ms())
-        replay_producer_state(self._producers, self._segments, base_offset)
+        self._producers.catch_up(self._segments, base_offset)
 
     def _drop(self, segments: list[LogSegment]) -> None:
         for segment in reversed(segments):
@@ -306,8 +306,8 @@ class LogLoader:
         try:
             active.sanity_check()
             return active.read_next_offset()
-        except CorruptIndexError as error:
-            self._log.warning("index_untrusted", segment=active.base_offset, error=str(error))
+        except (CorruptIndexError, CorruptMessageError) as error:
+            self._log.warning("segment_untrusted", segment=active.base_offset, error=str(error))
             self._recover([active], log_start_offset)
             return active.read_next_offset()
 
@@ -318,7 +318,7 @@ class LogLoader:
             producers.map_end_offset = next_offset  # stopped before any producer was known, or by an old version
             return
         producers.truncate_and_reload(log_start_offset, next_offset, self._environment.clock.now_ms())
-        replay_producer_state(producers, self._segments, next_offset)
+        producers.catch_up(self._segments, next_offset)
         if not had_clean_shutdown:
             producers.take_snapshot()
             producers.remove_distrusted()

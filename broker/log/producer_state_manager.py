@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.common.errors import StorageFailure
+from broker.common.errors import CorruptMessageError, InvalidRecordError, StorageFailure
 from broker.common.file_system import FileSystem, read_file
 from broker.log.log_file_names import SNAPSHOT_SUFFIX, offset_file_name, offset_of_file
 from broker.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
@@ -20,6 +21,9 @@ from broker.log.producer_state_entry import (
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import EndTransactionMarker
 from broker.records.record_batch import RecordBatch
+
+if TYPE_CHECKING:
+    from broker.log.log_segments import LogSegments
 
 log = structlog.get_logger(__name__)
 
@@ -157,6 +161,29 @@ class ProducerStateManager:
             self.update(info)
         self.map_end_offset = batch.next_offset
         return info.completed
+
+    def catch_up(self, segments: "LogSegments", end_offset: int) -> None:
+        """Replay the log from `map_end_offset` to `end_offset`.  Waits for the disk.
+
+        Batches that cannot be read are passed over: they are below the recovery point, where nothing is checked.
+        """
+        start = self.map_end_offset
+        if start >= end_offset:
+            return
+        for segment in segments.from_offset(start):
+            if segment.base_offset >= end_offset:
+                break
+            try:
+                position = segment.position_of(start) if segment.base_offset < start else 0
+                for _, batch in segment.records.batches(segment.size_bytes if position is None else position):
+                    if batch.base_offset >= end_offset:
+                        break
+                    if batch.last_offset >= start:
+                        for completed in self.replay(batch):
+                            self.complete_txn(completed)
+            except (CorruptMessageError, InvalidRecordError) as error:
+                log.warning("producer_state_incomplete", segment=str(segment.records.path), error=str(error))
+        self.map_end_offset = end_offset
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers that have been idle for long and have no open transaction; returns how many."""

@@ -35,7 +35,6 @@ from broker.log.partition_metadata_file import PartitionMetadataFile
 from broker.log.producer_state_entry import CompletedTxn, ProducerAppendInfo
 from broker.log.producer_state_manager import ProducerStateManager
 from broker.records.append_origin import AppendOrigin
-from broker.records.log_validator import ValidatedBatch
 from broker.records.record_batch import RecordBatch
 
 log = structlog.get_logger(__name__)
@@ -56,7 +55,6 @@ class UnifiedLog:
         "_first_unstable_offset",
         "_flush",
         "_flush_messages",
-        "_latest_epoch",
         "_local",
         "_retention",
         "_segment_ms",
@@ -64,6 +62,7 @@ class UnifiedLog:
         "is_closed",
         "is_dirty",
         "log_start_offset",
+        "newest_epoch",
         "producer_state_manager",
         "segment_bytes",
         "topic_id",
@@ -85,7 +84,8 @@ class UnifiedLog:
         self._environment = environment
         self._local = local_log
         self._epochs = leader_epochs
-        self._latest_epoch = NO_EPOCH if leader_epochs.latest_epoch is None else leader_epochs.latest_epoch
+        self.newest_epoch = NO_EPOCH  # latest_epoch, for the hot path
+        self._epoch_cache_changed()
         self._retention = LogRetention(self, environment)
         self._flush = LogFlush(self, environment, is_name_synced=is_synced)
         self.topic_partition: TopicPartition = local_log.topic_partition
@@ -233,7 +233,7 @@ class UnifiedLog:
         """A batch that was written as the leader sent it is part of the log now."""
         segment = self._local.segments.active
         epoch = batch.partition_leader_epoch
-        if epoch > self._latest_epoch:
+        if epoch > self.newest_epoch:
             self.maybe_assign_epoch_start_offset(epoch, batch.base_offset)
         segment.accept(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.size_bytes)
         completed = self.producer_state_manager.replay(batch)
@@ -329,7 +329,7 @@ class UnifiedLog:
         """A leader's epoch begins at `start_offset`; old news is ignored."""
         self._epochs.assign(epoch, start_offset)
         latest = self._epochs.latest_epoch
-        self._latest_epoch = NO_EPOCH if latest is None else latest
+        self.newest_epoch = NO_EPOCH if latest is None else latest
 
     # -- watermarks ------------------------------------------------------------------------------------------------
 
@@ -415,12 +415,12 @@ class UnifiedLog:
 
     def _epoch_cache_changed(self) -> None:
         latest = self._epochs.latest_epoch
-        self._latest_epoch = NO_EPOCH if latest is None else latest
+        self.newest_epoch = NO_EPOCH if latest is None else latest
 
     def _rebuild_producer_state(self) -> None:
         manager = self.producer_state_manager
         manager.truncate_and_reload(self.log_start_offset, self._local.log_end_offset, self._environment.clock.now_ms())
-        replay_producer_state(manager, self._local.segments, self._local.log_end_offset)
+        manager.catch_up(self._local.segments, self._local.log_end_offset)
 
     # -- retention, flush, close -----------------------------------------------------------------------------------
 
@@ -481,56 +481,16 @@ class UnifiedLog:
 
     # -- for LeaderAppend -----------------------------------------------------------------------------------------
 
-    def commit_leader_batches(
-        self, staged: list[tuple[LogAppendResult, ValidatedBatch]], infos: dict[int, ProducerAppendInfo]
-    ) -> None:
-        """Write checked batches and make them part of the log.  StorageFailure: nothing changed."""
-        local = self._local
-        last = staged[-1][1].batch
-        next_offset = last.base_offset + last.last_offset_delta + 1
-        self.write([validated.buffer for _, validated in staged], next_offset)
-        segment = local.segments.active
-        for result, validated in staged:
-            batch = validated.batch
-            base_offset = batch.base_offset
-            last_offset = base_offset + batch.last_offset_delta
-            if batch.partition_leader_epoch > self._latest_epoch:
-                self.maybe_assign_epoch_start_offset(batch.partition_leader_epoch, base_offset)
-            segment.accept(base_offset, last_offset, validated.max_timestamp, batch.size_bytes)
-            result.base_offset = base_offset
-            result.last_offset = last_offset
-            result.log_append_time = validated.log_append_time
-            result.log_start_offset = self.log_start_offset
-            result.record_count = batch.record_count
-            result.size_bytes = batch.size_bytes
+    def accept_leader_batches(self, infos: dict[int, ProducerAppendInfo], next_offset: int) -> None:
+        """Batches that were written and accepted by the active segment: the log ends after them now."""
         manager = self.producer_state_manager
         if infos:
+            segment = self._local.segments.active
             for info in infos.values():
                 manager.update(info)
                 self._complete_transactions(segment, info.completed)
             if manager.has_open_or_unreplicated_transactions:
                 self._refresh_first_unstable_offset()
         manager.map_end_offset = next_offset
-        local.log_end_offset = next_offset
+        self._local.log_end_offset = next_offset
         self._flushed_inline_if_due()
-
-
-def replay_producer_state(manager: ProducerStateManager, segments: LogSegments, end_offset: int) -> None:
-    """Bring the producer state from `map_end_offset` up to `end_offset` by reading the log.  Waits for the disk."""
-    start = manager.map_end_offset
-    if start >= end_offset:
-        return
-    for segment in segments.from_offset(start):
-        if segment.base_offset >= end_offset:
-            break
-        position = segment.position_of(start) if segment.base_offset < start else 0
-        if position is None:
-            continue
-        for _, batch in segment.records.batches(position):
-            if batch.last_offset < start:
-                continue
-            if batch.base_offset >= end_offset:
-                break
-            for completed in manager.replay(batch):
-                manager.complete_txn(completed)
-    manager.map_end_offset = end_offset

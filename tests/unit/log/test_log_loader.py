@@ -345,3 +345,25 @@ def test_20_a_swap_replaces_all_the_segments_it_covers() -> None:
 def test_directory_names() -> None:
     assert partition_directory(LOG_DIRECTORY, TopicPartition("a-b", 3)) == LOG_DIRECTORY / "a-b-3"
     assert partition_directory(LOG_DIRECTORY, TP).name == "t-0"
+
+
+def test_nonsense_in_the_active_segment_after_a_clean_stop_is_cut() -> None:
+    world = filled()
+    world.close()
+    path = world.path(6, ".log")
+    world.disk.overwrite(path, world.disk.read(path) + b"\xff" * 40)
+    assert world.reload(clean=True, close=False).log_end_offset == 9
+    assert world.disk.size(path) == 3 * 79
+
+
+def test_nonsense_below_the_recovery_point_does_not_stop_a_start() -> None:
+    world = filled()
+    world.log.flush()
+    for base in (3, 6):
+        world.disk.remove(world.path(base, ".snapshot"))
+    content = bytearray(world.disk.read(world.path(3, ".log")))
+    content[79 + 8 : 79 + 12] = b"\xff" * 4
+    world.disk.overwrite(world.path(3, ".log"), bytes(content))
+    log = world.reload(recovery_point=6)
+    assert log.log_end_offset == 9
+    assert log.producer_state_manager.last_entry(1).last_sequence == 8  # type: ignore[union-attr]
