@@ -2,7 +2,7 @@
 
 import functools
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
@@ -73,8 +73,15 @@ def _response_codec(api_key: int, version: int) -> _Codec:
     return _Codec(entity, entity_reader(entity), entity_writer(entity), has_header_tags=header_version >= 1)
 
 
+# Where flexible versions begin of what is read without kio: their 30 schemas need not be loaded at the start.
+_FIRST_FLEXIBLE: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12, ApiKey.API_VERSIONS: 3}
+
+
 def has_request_header_tags(api_key: int, version: int) -> bool:
     """Whether the request header is of version 2.  UnsupportedApiError for what kio has no schema for."""
+    first_flexible = _FIRST_FLEXIBLE.get(api_key)
+    if first_flexible is not None:
+        return version >= first_flexible
     return _request_codec(api_key, version).has_header_tags
 
 

@@ -38,6 +38,7 @@ from broker.server.node_to_controller_channel import ConnectToController, Contro
 log = structlog.get_logger(__name__)
 
 FETCH_VERSIONS: Final = range(13, 19)  # 18 carries the high watermark we know, so that the leader answers when it moves
+FIRST_WITH_REPLICA_STATE: Final = 15
 FETCH_SNAPSHOT_VERSIONS: Final = range(2)
 FETCH_WAIT_MS: Final = 500  # the leader answers earlier when there is something new
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -222,8 +223,7 @@ class MetadataObserver:
         topic = schema.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
         return schema.FetchRequest(
             cluster_id=self._identity.cluster_id,
-            replica_id=self._identity.node_id,
-            replica_state=schema.ReplicaState(replica_id=self._identity.node_id, replica_epoch=-1),
+            **self._replica(schema),
             max_wait=milliseconds(FETCH_WAIT_MS),
             min_bytes=0,
             max_bytes=FETCH_BYTES_MAX,
@@ -234,6 +234,13 @@ class MetadataObserver:
             forgotten_topics_data=(),
             rack_id="",
         )
+
+    def _replica(self, schema: RequestSchema) -> dict[str, Any]:
+        """Who asks, in the field this version has for it (KIP-903)."""
+        node_id = self._identity.node_id
+        if schema.version < FIRST_WITH_REPLICA_STATE:
+            return {"replica_id": node_id}
+        return {"replica_state": schema.ReplicaState(replica_id=node_id, replica_epoch=-1)}
 
     async def _load_committed(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,6 +1,7 @@
 import struct
 
 import pytest
+from kio.index import load_request_schema
 
 from broker.common.errors import ErrorCode
 from broker.protocol.api_keys import ApiKey
@@ -66,6 +67,16 @@ def test_header_versions() -> None:
     assert not has_request_header_tags(ApiKey.SASL_HANDSHAKE, 1)
     assert not has_request_header_tags(ApiKey.API_VERSIONS, 2)
     assert has_request_header_tags(ApiKey.API_VERSIONS, 3)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "versions"),
+    [(ApiKey.PRODUCE, range(3, 14)), (ApiKey.FETCH, range(4, 19)), (ApiKey.API_VERSIONS, range(5))],
+)
+def test_header_versions_known_without_kio_are_those_of_kio(api_key: ApiKey, versions: range) -> None:
+    told = {version: has_request_header_tags(api_key, version) for version in versions}
+    kio = {version: load_request_schema(api_key, version).__header_schema__.__version__ >= 2 for version in versions}
+    assert told == kio
 
 
 @pytest.mark.parametrize("version", [0, 4])
