@@ -24,6 +24,7 @@ from broker.metrics.registry import MetricsRegistry
 from broker.metrics.replication_metrics import ReplicationMetrics
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.broker_client import BrokerClient
+from broker.network.byte_stream import Network
 from broker.replication.alter_partition_manager import DetachedAlterPartitionManager
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_session_cache import FetchSessionCache
@@ -59,7 +60,9 @@ class ControllerLink:
         identity: BrokerIdentity,
         controllers: Sequence[Endpoint],
         publisher: MetadataPublisher,
+        network: Network,
     ) -> None:
+        self._network = network
         self._client_id = f"broker-{identity.node_id}"
         voters = {voter.node_id: Endpoint(voter.host, voter.port) for voter in config.quorum_voters}
         self.finder = ControllerFinder(controllers, {} if config.is_controller else voters)
@@ -77,7 +80,7 @@ class ControllerLink:
         self.producer_ids = self._channel("producer-ids", config.request_timeout_ms)
 
     def connect(self, endpoint: Endpoint) -> ControllerConnection:
-        return BrokerClient(endpoint.host, endpoint.port, self._client_id)
+        return BrokerClient(endpoint.host, endpoint.port, self._client_id, network=self._network)
 
     def _channel(self, purpose: str, request_timeout_ms: int) -> NodeToControllerChannel:
         return NodeToControllerChannel(purpose, self.finder, self.connect, request_timeout_ms=request_timeout_ms)
@@ -98,13 +101,14 @@ class BrokerServer:
         disk: DiskExecutor,
         registry: MetricsRegistry,
         request_metrics: RequestMetrics,
+        network: Network,
     ) -> None:
         self.config = config
         self.identity = identity
         self.cache = MetadataCache(chance)
         self.publisher = MetadataPublisher(self.cache)
         self.repository = ConfigRepository(config.current, self.cache)
-        self.link = ControllerLink(config.current, identity, controllers, self.publisher)
+        self.link = ControllerLink(config.current, identity, controllers, self.publisher, network)
         self.lifecycle = BrokerLifecycleManager(
             identity=identity,
             config=config,
@@ -137,13 +141,14 @@ class BrokerServer:
         )
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
         group_metrics = CoordinatorMetrics(registry)
-        writer = ReplicaPartitionWriter(self.replicas, disk)
-        self.groups = GroupCoordinator(config, clock, chance, writer, group_metrics)
+        self.groups = GroupCoordinator(
+            config, clock, chance, ReplicaPartitionWriter(self.replicas, disk), group_metrics
+        )
         group_metrics.read_from(self.groups, LogEndOffsets(self.replicas))
         self._observe(registry)
         self._subscribe()
         self._dispatcher = self._build_dispatcher(request_metrics)
-        self.sockets = SocketServer(config, self._dispatcher)
+        self.sockets = SocketServer(config, self._dispatcher, network)
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
 

@@ -13,6 +13,7 @@ from broker.controller.controller import Controller
 from broker.metrics.controller_metrics import ControllerMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
+from broker.network.byte_stream import Network
 from broker.server.controller_handlers.controller_dispatcher import build_controller_dispatcher
 from broker.server.socket_server import SocketServer
 
@@ -32,8 +33,10 @@ class ControllerServer:
         disk: DiskExecutor,
         registry: MetricsRegistry,
         request_metrics: RequestMetrics,
+        network: Network,
     ) -> None:
         self._config = config
+        self._network = network
         self._request_metrics = request_metrics
         self.controller = Controller(
             config.current, directory, cluster_id, clock, chance, file_system, disk, ControllerMetrics(registry)
@@ -48,7 +51,8 @@ class ControllerServer:
             await stack.enter_async_context(self.controller.running())
             dispatcher = build_controller_dispatcher(self.controller, self._request_metrics)
             await stack.enter_async_context(dispatcher.running())
-            sockets = await stack.enter_async_context(SocketServer(self._config, dispatcher).running())
+            sockets = SocketServer(self._config, dispatcher, self._network)
+            await stack.enter_async_context(sockets.running())
             for name, host, port, protocol in self._config.current.controller_listeners:
                 self.ports[name] = await sockets.bind(name, host, port, protocol)
             await sockets.start_accepting()

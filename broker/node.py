@@ -14,10 +14,10 @@ import uvloop
 from broker import __version__
 from broker.broker_server import BrokerServer
 from broker.common.chance import Chance
-from broker.common.clock import SystemClock
-from broker.common.disk import ThreadDiskExecutor
+from broker.common.clock import Clock, SystemClock
+from broker.common.disk import DiskExecutor, ThreadDiskExecutor
 from broker.common.errors import ErrorCode, StorageFailure
-from broker.common.file_system import OsFileSystem
+from broker.common.file_system import FileSystem, OsFileSystem
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -27,6 +27,7 @@ from broker.controller_server import ControllerServer
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.broker_client import BrokerClient
+from broker.network.byte_stream import AsyncioNetwork, Network
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
@@ -46,15 +47,28 @@ START_ERRORS: Final = (BrokerStartError, ControllerStartError, ClusterIdMismatch
 
 
 class Node:
-    """Life: construct, `start`, `stop`.  The halves meet only on the network."""
+    """Life: construct, `start`, `stop`.  The halves meet only on the network.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    The ports to the outside world are the real ones unless others are given.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        chance: Chance | None = None,
+        clock: Clock | None = None,
+        file_system: FileSystem | None = None,
+        disk: DiskExecutor | None = None,
+        network: Network | None = None,
+    ) -> None:
         self.config = ConfigHolder(config)
         self.registry = MetricsRegistry()
-        self.chance = Chance()
-        self.clock = SystemClock()
-        self.file_system = OsFileSystem()
-        self.disk = ThreadDiskExecutor()
+        self.chance = chance or Chance()
+        self.clock: Clock = clock or SystemClock()
+        self.file_system: FileSystem = file_system or OsFileSystem()
+        self.disk: DiskExecutor = disk or ThreadDiskExecutor()
+        self.network: Network = network or AsyncioNetwork()
         self.request_metrics = RequestMetrics(self.registry)
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
@@ -109,7 +123,7 @@ class Node:
         config = self.config.current
         cluster_id = None
         if not config.is_controller and read_meta_properties(self.file_system, config.log_dir) is None:
-            cluster_id = await ask_for_cluster_id(config)
+            cluster_id = await ask_for_cluster_id(config, self.network)
         return load_or_format(
             self.file_system, self.clock, self.chance, config.log_dir, node_id=config.node_id, cluster_id=cluster_id
         )
@@ -125,6 +139,7 @@ class Node:
             disk=self.disk,
             registry=self.registry,
             request_metrics=self.request_metrics,
+            network=self.network,
         )
 
     def _build_broker(self, meta: MetaProperties) -> BrokerServer:
@@ -146,6 +161,7 @@ class Node:
             disk=self.disk,
             registry=self.registry,
             request_metrics=self.request_metrics,
+            network=self.network,
         )
 
     def _controller_endpoints(self) -> list[Endpoint]:
@@ -158,7 +174,7 @@ class Node:
         return [Endpoint(host, self.controller.ports[listener.name])]
 
 
-async def ask_for_cluster_id(config: BrokerConfig) -> str:
+async def ask_for_cluster_id(config: BrokerConfig, network: Network) -> str:
     """The cluster id from whichever controller answers first; BrokerStartError when none does in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + config.initial_broker_registration_timeout_ms / 1000
@@ -168,7 +184,7 @@ async def ask_for_cluster_id(config: BrokerConfig) -> str:
     )
     while loop.time() < deadline:
         for host, port in config.quorum_bootstrap_servers:
-            client = BrokerClient(host, port, f"broker-{config.node_id}")
+            client = BrokerClient(host, port, f"broker-{config.node_id}", network=network)
             try:
                 answer = await client.send(ApiKey.DESCRIBE_CLUSTER, 1, request, config.request_timeout_ms)
                 if answer.error_code == ErrorCode.none:

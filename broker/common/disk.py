@@ -21,9 +21,12 @@ class DiskExecutor(Protocol):
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Future[T]":
         """Start a blocking function off the loop; the future's result arrives in the loop."""
 
+    def close(self) -> None:
+        """Wait for what was submitted; nothing may be submitted any more."""
+
 
 class ThreadDiskExecutor:
-    """The real one.  `close()` waits for what was submitted."""
+    """The real one."""
 
     def __init__(self, threads: int = DISK_THREADS) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="disk")
@@ -52,3 +55,6 @@ class InlineDiskExecutor:
         except Exception as error:  # handed to whoever awaits, like a pool does
             future.set_exception(error)
         return future
+
+    def close(self) -> None:
+        """Nothing is under way."""

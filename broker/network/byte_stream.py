@@ -1,8 +1,9 @@
-"""The ByteStream and Network ports: what a client connection needs of TCP, so that a simulation can stand in for it."""
+"""The ByteStream and Network ports: what the node needs of TCP, so that a simulation can stand in for it."""
 
 import asyncio
 import socket
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from broker.common.buffers import Buffer
 
@@ -23,9 +24,29 @@ class ByteStream(Protocol):
         """Close now; may be called again."""
 
 
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
+KERNEL_DECIDES = -1
+
+
+class ListenOptions(NamedTuple):
+    backlog: int = 50
+    send_buffer_bytes: int = KERNEL_DECIDES
+    receive_buffer_bytes: int = KERNEL_DECIDES
+
+
 class Network(Protocol):
     async def connect(self, host: str, port: int) -> ByteStream:
         """OSError when nobody answers there."""
+
+    async def bind(
+        self, make_protocol: MakeProtocol, host: str, port: int, options: ListenOptions
+    ) -> tuple[asyncio.AbstractServer, int]:
+        """Take an address without accepting yet; an empty host is every interface, port 0 a free one.
+
+        Returns the server, which accepts once `start_serving` was called, and its port.  OSError when the address
+        cannot be bound.
+        """
 
 
 class AsyncioByteStream:
@@ -57,3 +78,37 @@ class AsyncioNetwork:
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return AsyncioByteStream(reader, writer)
+
+    async def bind(
+        self, make_protocol: MakeProtocol, host: str, port: int, options: ListenOptions
+    ) -> tuple[asyncio.AbstractServer, int]:
+        loop = asyncio.get_running_loop()
+        bound = await _bound_socket(host, port, options)
+        server = await loop.create_server(make_protocol, sock=bound, backlog=options.backlog, start_serving=False)
+        return server, int(bound.getsockname()[1])
+
+
+async def _bound_socket(host: str, port: int, options: ListenOptions) -> socket.socket:
+    """A socket whose options the accepted ones inherit."""
+    if host:
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
+    elif socket.has_dualstack_ipv6():
+        family, kind, protocol, address = socket.AF_INET6, socket.SOCK_STREAM, 0, ("::", port)
+    else:
+        family, kind, protocol, address = socket.AF_INET, socket.SOCK_STREAM, 0, ("0.0.0.0", port)
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+        if options.send_buffer_bytes != KERNEL_DECIDES:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+        if options.receive_buffer_bytes != KERNEL_DECIDES:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        bound.setblocking(False)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound

@@ -12,6 +12,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.metrics.registry import Counter
 from broker.metrics.request_metrics import IDLE, SHUTDOWN
+from broker.network.byte_stream import Network
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.listener import Listener
 from broker.server.connection import ServerConnection
@@ -39,8 +40,11 @@ class SocketServer:
     closes every connection.
     """
 
-    def __init__(self, config: ConfigHolder[BrokerConfig], dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, config: ConfigHolder[BrokerConfig], dispatcher: Dispatcher, network: Network | None = None
+    ) -> None:
         self._config = config
+        self._network = network
         self.dispatcher = dispatcher
         self.metrics = dispatcher.metrics
         self.stopwatch = dispatcher.metrics.stopwatch
@@ -80,6 +84,7 @@ class SocketServer:
             backlog=config.socket_listen_backlog_size,
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            network=self._network,
         )
         bound_port = await listener.bind(host, port)
         self._listeners.append(listener)

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from broker.network.byte_stream import ListenOptions
 from broker.network.listener import Listener
 
 
@@ -73,3 +74,32 @@ async def test_accepted_sockets_inherit_the_buffer_sizes() -> None:
     await greeting(port, "localhost")
     assert sizes == [131072], "Linux doubles what is asked for"
     await listener.close()
+
+
+async def test_it_binds_and_accepts_through_its_network() -> None:
+    class Server(asyncio.AbstractServer):
+        state = "bound"
+
+        async def start_serving(self) -> None:
+            self.state = "accepting"
+
+        def close(self) -> None:
+            self.state = "closed"
+
+    class Network:
+        def __init__(self) -> None:
+            self.server = Server()
+            self.asked: list[object] = []
+
+        async def bind(self, *asked: object) -> tuple[asyncio.AbstractServer, int]:
+            self.asked.append(asked)
+            return self.server, 4711
+
+    network = Network()
+    listener = Listener("A", Greeter, backlog=7, network=network)  # type: ignore[arg-type]
+    assert await listener.bind("node-1", 0) == 4711
+    assert (network.asked, network.server.state) == ([(Greeter, "node-1", 0, ListenOptions(backlog=7))], "bound")
+    await listener.start_accepting()
+    assert network.server.state == "accepting"
+    await listener.close()
+    assert network.server.state == "closed"
