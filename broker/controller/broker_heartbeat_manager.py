@@ -97,8 +97,8 @@ class BrokerHeartbeatManager:
     ) -> BrokerControlState:
         """What a heartbeat makes of the broker (calculateNextBrokerState)."""
         if registration.fenced:
-            if request.want_shut_down:
-                return BrokerControlState.SHUTDOWN_NOW
+            if request.want_shut_down or registration.in_controlled_shutdown:
+                return BrokerControlState.SHUTDOWN_NOW  # a process that was let go does not come back
             is_caught_up = request.current_metadata_offset >= registration_offset
             return BrokerControlState.UNFENCED if is_caught_up and not request.want_fence else BrokerControlState.FENCED
         if registration.in_controlled_shutdown:

@@ -47,6 +47,7 @@ def test_22_a_fenced_broker_is_unfenced_once_it_has_applied_its_registration() -
     assert next_state(fenced=True, offset=10) is UNFENCED
     assert next_state(fenced=True, offset=10, want_fence=True) is FENCED
     assert next_state(fenced=True, want_shut_down=True) is SHUTDOWN_NOW
+    assert next_state(fenced=True, shutting_down=True) is SHUTDOWN_NOW
 
 
 def test_an_unfenced_broker_shuts_down_at_once_only_when_it_leads_nothing() -> None:
