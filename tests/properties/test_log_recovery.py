@@ -93,6 +93,7 @@ class CrashStory:
         )
         self.appended: list[bytes] = []
         self.acknowledged = 0
+        self.refused: list[bytes] = []  # since the last success; one may be whole on the device, its cut lost
         self.recovery_point = 0
         self.log_start_offset = 0
         self.sequences: dict[int, int] = {}
@@ -131,7 +132,9 @@ class CrashStory:
         (result,) = self.world.log.append_as_leader([batch], self.epoch)
         if result.error is not None:
             assert isinstance(result.error, StorageFailure), result.error
+            self.refused.append(bytes(batch))
             return
+        self.refused.clear()
         self.sequences[producer_id] = sequence + count
         self.appended.append(bytes(batch))
         self.world.log.update_high_watermark(self.world.log.log_end_offset)
@@ -154,6 +157,11 @@ class CrashStory:
             self.world.disk.budget_bytes = self.world.disk.used_bytes() + self.chance.below(200)
         log = self.world.reload(recovery_point=self.recovery_point, close=False)
         recovered = self.world.batches()
+        whole = [bytes(batch.buffer) for batch in recovered]
+        if whole[: len(self.appended)] == self.appended and whole[len(self.appended) :]:
+            assert whole[len(self.appended) :] in [[refused] for refused in self.refused]
+            self.appended.append(whole[-1])
+        self.refused.clear()
         check_prefix(recovered, self.appended)
         assert len(recovered) >= self.acknowledged, f"{len(recovered)} of {self.acknowledged} acknowledged came back"
         check_indexes(self.world)
