@@ -103,8 +103,7 @@ class BrokerServer:
         request_metrics: RequestMetrics,
         network: Network,
     ) -> None:
-        self.config = config
-        self.identity = identity
+        self.config, self.identity = config, identity
         self.cache = MetadataCache(chance)
         self.publisher = MetadataPublisher(self.cache)
         self.repository = ConfigRepository(config.current, self.cache)
@@ -141,9 +140,8 @@ class BrokerServer:
         )
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
         group_metrics = CoordinatorMetrics(registry)
-        self.groups = GroupCoordinator(
-            config, clock, chance, ReplicaPartitionWriter(self.replicas, disk), group_metrics
-        )
+        writer = ReplicaPartitionWriter(self.replicas, disk)
+        self.groups = GroupCoordinator(config, clock, chance, writer, group_metrics)
         group_metrics.read_from(self.groups, LogEndOffsets(self.replicas))
         self._observe(registry)
         self._subscribe()
