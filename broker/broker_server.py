@@ -212,6 +212,7 @@ class BrokerServer:
                 self.ports[name] = await self.sockets.bind(name, host, port, protocol)
             await self.lifecycle.start(self.advertised_listeners(), self.logs.previous_broker_epoch)
             await self.lifecycle.wait_until_caught_up()
+            self.replicas.set_stray_logs_aside(self.cache.image)
             self.lifecycle.set_ready_to_unfence()
             await self.lifecycle.wait_until_unfenced()
             await self.sockets.start_accepting()

@@ -25,6 +25,7 @@ from broker.log.log_directory import Checkpoint, LogDirectory
 from broker.log.log_environment import LogEnvironment
 from broker.log.log_file_names import (
     DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
     REMOTE_INDEX_CACHE_DIRECTORY,
     directory_set_aside,
     is_cluster_metadata,
@@ -238,17 +239,33 @@ class LogManager:
     def mark_for_deletion(self, topic_partition: TopicPartition) -> bool:
         """Take a log out at once: its directory is set aside, and removed after file.delete.delay.ms.  Returns
         whether there was one.  Reads under way go on.  StorageFailure, and the log stays."""
-        unified_log = self._logs.get(topic_partition)
+        unified_log = self._take_out(topic_partition, DELETE_DIRECTORY_SUFFIX)
         if unified_log is None:
             return False
-        aside = self.directory / directory_set_aside(topic_partition, self._chance.uuid(), DELETE_DIRECTORY_SUFFIX)
+        self.housekeeper.delete_later([unified_log.directory], unified_log.config.file_delete_delay_ms)
+        log.info("log_marked_for_deletion", log=str(topic_partition), directory=unified_log.directory.name)
+        return True
+
+    def set_stray_aside(self, topic_partition: TopicPartition) -> None:
+        """Take out a log that the cluster does not place here; only an operator removes what it held.
+
+        A broker that was given the wrong metadata would otherwise delete everything it has.  StorageFailure, and the
+        log stays.
+        """
+        unified_log = self._take_out(topic_partition, STRAY_DIRECTORY_SUFFIX)
+        if unified_log is not None:
+            log.warning("stray_log_set_aside", log=str(topic_partition), directory=unified_log.directory.name)
+
+    def _take_out(self, topic_partition: TopicPartition, suffix: str) -> UnifiedLog | None:
+        unified_log = self._logs.get(topic_partition)
+        if unified_log is None:
+            return None
+        aside = self.directory / directory_set_aside(topic_partition, self._chance.uuid(), suffix)
         self._file_system.rename(unified_log.directory, aside)
         unified_log.close()
         unified_log.renamed_to(aside)
         del self._logs[topic_partition]
-        self.housekeeper.delete_later([aside], unified_log.config.file_delete_delay_ms)
-        log.info("log_marked_for_deletion", log=str(topic_partition), directory=aside.name)
-        return True
+        return unified_log
 
     async def delete(self, topic_partition: TopicPartition) -> bool:
         """`mark_for_deletion`, and wait until the device knows the new name."""

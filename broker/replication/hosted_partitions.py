@@ -154,12 +154,11 @@ class HostedPartitions:
         try:
             return self._log_manager.get_or_create(topic_partition, topic_id)
         except InconsistentTopicIdError:  # the topic was deleted and made again while this broker was down
-            log.warning("stray_log_deleted", partition=str(topic_partition))
-            self._log_manager.mark_for_deletion(topic_partition)
+            self._log_manager.set_stray_aside(topic_partition)
             return self._log_manager.get_or_create(topic_partition, topic_id)
 
-    def delete_stray_logs(self, image: MetadataImage) -> None:
-        """Delete the logs of partitions that the cluster no longer places here.
+    def set_stray_logs_aside(self, image: MetadataImage) -> None:
+        """Set the logs of partitions aside that the cluster no longer places here.
 
         To be called once at start, with the first image that is not behind what this broker had seen before
         (LogManager.isStrayReplica).
@@ -173,8 +172,7 @@ class HostedPartitions:
                 or self._local_broker_id not in registration.replicas
                 or (topic is not None and local.topic_id not in (None, topic.id))
             ):
-                log.warning("stray_log_deleted", partition=str(topic_partition))
-                self._log_manager.mark_for_deletion(topic_partition)
+                self._log_manager.set_stray_aside(topic_partition)
 
     def _forget_stats(self, deleted: Iterable[TopicIdPartition]) -> None:
         gone = {each.topic for each in deleted}

@@ -421,10 +421,10 @@ class ReplicaManager:
                 if partition.delete_records_waiting:  # a replica that died is not waited for any longer
                     self._on_delete_records_progress(partition)
 
-    def delete_stray_logs(self, image: MetadataImage) -> None:
-        """Delete the logs of partitions that the cluster no longer places here: once, at start, with an image that is
-        not behind what this broker had seen before."""
-        self._hosted.delete_stray_logs(image)
+    def set_stray_logs_aside(self, image: MetadataImage) -> None:
+        """Set the logs of partitions aside that the cluster no longer places here: once, at start, with an image that
+        is not behind what this broker had seen before."""
+        self._hosted.set_stray_logs_aside(image)
 
     # Tasks
 

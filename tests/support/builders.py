@@ -110,6 +110,7 @@ class LogSource:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.failure: Exception | None = None
         self.deleted: list[TopicPartition] = []
+        self.set_aside: list[TopicPartition] = []
         self._config_of = config_of
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: UUID) -> UnifiedLog:
@@ -117,7 +118,7 @@ class LogSource:
             raise self.failure
         existing = self.logs.get(topic_partition)
         if existing is None:
-            incarnation = len(self.deleted)
+            incarnation = len(self.deleted) + len(self.set_aside)
             directory = partition_directory(self.directory / str(incarnation), topic_partition)
             directory.mkdir(parents=True, exist_ok=True)
             loaded = load_log(self.environment, directory, topic_partition, self._config_of(topic_partition.topic))
@@ -128,6 +129,10 @@ class LogSource:
     def mark_for_deletion(self, topic_partition: TopicPartition) -> bool:
         self.deleted.append(topic_partition)
         return self.logs.pop(topic_partition, None) is not None
+
+    def set_stray_aside(self, topic_partition: TopicPartition) -> None:
+        self.set_aside.append(topic_partition)
+        self.logs.pop(topic_partition, None)
 
     def all(self) -> list[UnifiedLog]:
         return list(self.logs.values())

@@ -157,6 +157,17 @@ async def test_deletion_sets_aside_and_removes_later() -> None:
     assert aside not in node.files()
 
 
+async def test_a_stray_log_is_set_aside_and_stays() -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, TOPIC_ID), 3)
+    manager.set_stray_aside(TP)
+    assert manager.get(TP) is None
+    (aside,) = [name for name in node.files() if name.endswith("-stray")]
+    await manager.housekeeper.delete_due_files(float("inf"))
+    assert aside in node.files()
+
+
 async def test_21_directories_at_start() -> None:
     node = Node()
     hexes = "0123456789abcdef0123456789abcdef"

@@ -96,17 +96,17 @@ def test_a_log_of_an_earlier_incarnation_is_replaced(world: ReplicaWorld, monkey
 
     monkeypatch.setattr(world.logs, "get_or_create", get_or_create)
     world.create_topic("t")
-    assert world.logs.deleted == [T]
+    assert world.logs.set_aside == [T]
     assert world.partition().is_leader
 
 
-def test_stray_logs_are_deleted_at_start(world: ReplicaWorld) -> None:
+def test_stray_logs_are_set_aside_at_start(world: ReplicaWorld) -> None:
     world.create_topic("t")
     world.create_topic("moved", replicas=(2,), leader=2)
     for topic, incarnation in (("gone", 0), ("moved", 0)):
         world.logs.get_or_create(TopicPartition(topic, 0), topic_uuid(topic, incarnation))
-    world.replicas.delete_stray_logs(world.metadata.image)
-    assert world.logs.deleted == [TopicPartition("gone", 0), TopicPartition("moved", 0)]
+    world.replicas.set_stray_logs_aside(world.metadata.image)
+    assert world.logs.set_aside == [TopicPartition("gone", 0), TopicPartition("moved", 0)]
     assert T in world.logs.logs
 
 
@@ -141,7 +141,7 @@ def test_with_the_real_log_manager_a_topic_comes_goes_and_comes_again(tmp_path: 
         world.create_topic("t", incarnation=1)
         assert world.partition().log is manager.get(T)
         assert world.partition().log.log_end_offset == 0
-        world.replicas.delete_stray_logs(world.metadata.image)
+        world.replicas.set_stray_logs_aside(world.metadata.image)
         assert manager.get(T) is not None
         await manager.shutdown()
 
