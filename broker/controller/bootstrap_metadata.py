@@ -1,11 +1,12 @@
-"""What a cluster begins with: the records of `bootstrap.checkpoint`, or our own (Kafka's BootstrapMetadata)."""
+"""What a cluster begins with: what formatting the directory left, or our own (Kafka's BootstrapMetadata)."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from broker.common.file_system import FileSystem
-from broker.controller.metadata_snapshot import read_checkpoint, write_checkpoint
+from broker.common.identifiers import CLUSTER_METADATA_TOPIC
+from broker.controller.metadata_snapshot import SnapshotId, read_checkpoint, write_checkpoint
 from broker.metadata.metadata_version import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION_FEATURE,
@@ -14,6 +15,7 @@ from broker.metadata.metadata_version import (
 from broker.schemas.cluster_metadata import FeatureLevelRecord, MetadataRecord
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 
 
 class BootstrapMetadataError(Exception):
@@ -39,9 +41,13 @@ def write_bootstrap_checkpoint(
 
 
 def read_bootstrap_records(file_system: FileSystem, directory: Path) -> list[MetadataRecord]:
-    """The records of the file, or the defaults without one."""
-    path = directory / BOOTSTRAP_FILE
-    if not file_system.exists(path):
+    """The records of the file, or the defaults without one.
+
+    Kafka's format tool writes it beside the metadata log, since 4.1 as that log's snapshot of nothing.
+    """
+    candidates = (directory / BOOTSTRAP_FILE, directory / METADATA_DIRECTORY / SnapshotId(0, 0).file_name)
+    path = next(filter(file_system.exists, candidates), None)
+    if path is None:
         return default_bootstrap_records()
     records = read_checkpoint(file_system, path)
     level = _metadata_version(records)

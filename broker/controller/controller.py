@@ -12,7 +12,7 @@ import structlog
 from broker.common.chance import Chance
 from broker.common.clock import Clock
 from broker.common.disk import DiskExecutor
-from broker.common.errors import ErrorCode
+from broker.common.errors import ErrorCode, StorageFailure
 from broker.common.file_system import FileSystem
 from broker.common.identifiers import TopicPartition
 from broker.common.tasks import BackgroundTasks
@@ -177,7 +177,13 @@ class Controller:
         """The next epoch, durable in `quorum-state` before anything is written in it."""
         stored = read_quorum_state(self._file_system, self._log.directory)
         epoch = max(stored.leader_epoch if stored else 0, self._log.last_epoch, 0) + 1
-        write_quorum_state(self._file_system, self._log.directory, QuorumState(self.node_id, epoch))
+        state = QuorumState(self.node_id, epoch)
+        try:
+            write_quorum_state(self._file_system, self._log.directory, state)
+        except StorageFailure:
+            if not self._log.reserve.release():
+                raise
+            write_quorum_state(self._file_system, self._log.directory, state)
         return epoch
 
     def _load_snapshot(self, records: list[MetadataRecord], snapshot: SnapshotId) -> None:
@@ -197,6 +203,7 @@ class Controller:
             self._tasks.start("balance", self.maintenance.balance_leaders())
             self._tasks.start("unclean-elections", self.maintenance.elect_unclean_leaders())
             self._tasks.start("snapshots", self.maintenance.take_snapshots())
+            self._tasks.start("disk-reserve", self.maintenance.keep_disk_reserve())
             try:
                 yield self
             finally:

@@ -26,12 +26,13 @@ SESSION_CHECK_MAX_S: Final = 1.0  # a broker may be unfenced between two checks,
 SNAPSHOT_CHECK_S: Final = 1.0
 BALANCE_AGAIN_S: Final = 0.1  # a run was cut short: let other commands pass, then go on
 SNAPSHOT_RETRY_S: Final = 60.0
+RESERVE_CHECK_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
 
 class ControllerMaintenance:
-    """Four endless tasks: sessions, balance, unclean elections, snapshots."""
+    """Endless tasks: sessions, balance, unclean elections, snapshots, the disk reserve."""
 
     def __init__(
         self,
@@ -113,6 +114,12 @@ class ControllerMaintenance:
             while has_more:
                 has_more = await self._queue.run(command)
                 await asyncio.sleep(BALANCE_AGAIN_S)
+
+    async def keep_disk_reserve(self) -> None:
+        """The task: take the reserve, again after it was needed and the disk has room once more."""
+        while True:
+            await self._disk.run(self._log.reserve.ensure)
+            await asyncio.sleep(RESERVE_CHECK_S)
 
     async def take_snapshots(self) -> None:
         """The task: a snapshot when enough was written or enough time has passed."""

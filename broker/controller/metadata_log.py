@@ -8,14 +8,16 @@ from typing import Final, NamedTuple
 import structlog
 
 from broker.common.buffers import Buffer
-from broker.common.errors import OffsetOutOfRangeError
+from broker.common.errors import OffsetOutOfRangeError, StorageFailure
 from broker.common.file_system import File, FileSystem
 from broker.common.identifiers import CLUSTER_METADATA_TOPIC, NO_EPOCH
+from broker.controller.disk_reserve import DiskReserve
 from broker.controller.metadata_segment import MetadataLogCorruptError, MetadataSegment
 from broker.controller.metadata_snapshot import PART_SUFFIX, SnapshotId, read_checkpoint
 from broker.records.record_batch import RecordBatch
 from broker.schemas.cluster_metadata import MetadataRecord
 
+RESERVE_FILE: Final = "disk-reserve"
 DIRECTORY_NAME: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 SNAPSHOTS_KEPT: Final = 2  # an observer that reads the last but one can finish
 
@@ -49,6 +51,7 @@ class MetadataLog:
         self.high_watermark = 0
         self.bytes_since_snapshot = 0
         self.last_append_time_ms = -1
+        self.reserve = DiskReserve(file_system, self.directory / RESERVE_FILE)
         self._file_system = file_system
         self._segments: list[MetadataSegment] = []
         self._snapshots: list[SnapshotId] = []
@@ -158,12 +161,20 @@ class MetadataLog:
 
     def append(self, data: Buffer) -> None:
         """Write one batch at the end.  StorageFailure leaves the log as it was."""
-        batch = self._segments[-1].append(data)
+        batch = self._append_with_reserve(data)
         assert batch.base_offset == self.end_offset, f"batch at {batch.base_offset}, log ends at {self.end_offset}"
         self.end_offset = batch.next_offset
         self.bytes_since_snapshot += batch.size_bytes
         self.last_append_time_ms = batch.max_timestamp
         self._note_epoch(batch.partition_leader_epoch, batch.base_offset)
+
+    def _append_with_reserve(self, data: Buffer) -> RecordBatch:
+        try:
+            return self._segments[-1].append(data)
+        except StorageFailure:
+            if not self.reserve.release():
+                raise
+        return self._segments[-1].append(data)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is durable; wakes whoever waits for it."""

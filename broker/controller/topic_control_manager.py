@@ -135,7 +135,7 @@ class TopicControlManager:
     def _create_topic(self, topic: CreatableTopic) -> tuple[list[MetadataRecord], CreateTopicResult]:
         configs = self._configuration_control.validate_topic_configs(topic.configs)
         assignments = self._manual_assignments(topic) if topic.assignments else self._placed_assignments(topic)
-        topic_id = self._chance.uuid()
+        topic_id = self._new_topic_id()
         records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
         records += [
             ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
@@ -152,6 +152,12 @@ class TopicControlManager:
             configs=self._configuration_control.describe_topic(configs),
         )
         return records, result
+
+    def _new_topic_id(self) -> UUID:
+        topic_id = self._chance.uuid()
+        while topic_id in self._state.image.topics.by_id:
+            topic_id = self._chance.uuid()
+        return topic_id
 
     def _placed_assignments(self, topic: CreatableTopic) -> list[Replicas]:
         if topic.replication_factor == 0 or topic.replication_factor < -1:

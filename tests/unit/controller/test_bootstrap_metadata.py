@@ -38,3 +38,12 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(MetadataLogCorruptError):
         read_bootstrap_records(OsFileSystem(), tmp_path)
+
+
+def test_the_place_of_newer_format_tools(tmp_path: Path) -> None:
+    records = default_bootstrap_records(28)
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    write_bootstrap_checkpoint(OsFileSystem(), directory, records, timestamp_ms=5)
+    (directory / BOOTSTRAP_FILE).rename(directory / "00000000000000000000-0000000000.checkpoint")
+    assert read_bootstrap_records(OsFileSystem(), tmp_path) == records

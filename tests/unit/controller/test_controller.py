@@ -419,3 +419,16 @@ async def test_bootstrap_happens_once_even_if_the_first_start_ended_before_it() 
     disk.overwrite(LOG, disk.read(LOG)[:91])  # the leader change alone
     async with running_controller(disk) as controller:
         assert controller.image.features.metadata_version == LATEST_METADATA_VERSION
+
+
+async def test_a_start_with_a_full_disk_works() -> None:
+    disk = SimFileSystem()
+    async with running_controller(disk) as controller:
+        await start_broker(controller)
+        await controller.create_topics([CreatableTopic(name="t")])
+    disk.budget_bytes = disk.used_bytes()
+    async with running_controller(disk) as controller:
+        await start_broker(controller, incarnation=2)
+        assert controller.image.topics.by_name["t"].partitions[0].leader == 1
+        (created,) = await controller.create_topics([CreatableTopic(name="u")])
+        assert not created.error.is_failure
