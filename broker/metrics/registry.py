@@ -4,7 +4,7 @@ Counters and histograms here cost a fraction of a microsecond, because they stan
 by one thread, turned into Prometheus' form only at scrape.  Gauges have no copy at all: they read their owner then.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -36,6 +36,8 @@ SECONDS_BUCKETS: Final = (
     10,
 )
 LABEL_SETS_MAX: Final = 20_000  # 10,000 partitions and room; beyond it a series is dropped, and counted
+
+RECENT_MAX: Final = 512  # observations a histogram keeps uncounted
 
 DROPPED_SERIES: Final = "broker_metrics_dropped_series_total"
 
@@ -89,14 +91,19 @@ class Counter:
 
 
 class Histogram:
-    """Durations in seconds by bucket, per set of label values."""
+    """Durations in seconds by bucket, per set of label values.
 
-    __slots__ = ("_children", "_registry", "bounds", "counts", "total")
+    Observations are noted as they come and counted `RECENT_MAX` at a time, or when somebody looks: sorting many and
+    finding the bounds among them costs a fraction of finding a bucket for each.
+    """
+
+    __slots__ = ("_children", "_counts", "_recent", "_registry", "_total", "bounds")
 
     def __init__(self, registry: "MetricsRegistry", bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.total = 0.0
+        self._counts = [0] * (len(self.bounds) + 1)
+        self._total = 0.0
+        self._recent: list[float] = []
         self._children: dict[tuple[str, ...], Histogram] = {}
         self._registry = registry
 
@@ -111,8 +118,21 @@ class Histogram:
         return child
 
     def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.total += seconds
+        recent = self._recent
+        recent.append(seconds)
+        if len(recent) >= RECENT_MAX:
+            self._count_recent()
+
+    @property
+    def counts(self) -> list[int]:
+        """How many fell into each bucket, not added up; the last one is what exceeds all bounds."""
+        self._count_recent()
+        return self._counts
+
+    @property
+    def total(self) -> float:
+        self._count_recent()
+        return self._total
 
     @property
     def count(self) -> int:
@@ -123,6 +143,18 @@ class Histogram:
             yield from self._children.items()
         else:
             yield (), self
+
+    def _count_recent(self) -> None:
+        recent, self._recent = sorted(self._recent), []
+        self._total += sum(recent)
+        counted = 0
+        for slot, bound in enumerate(self.bounds):
+            if counted == len(recent):
+                return
+            end = bisect_right(recent, bound, counted)
+            self._counts[slot] += end - counted
+            counted = end
+        self._counts[-1] += len(recent) - counted
 
 
 class MetricFamily(Collector):

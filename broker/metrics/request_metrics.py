@@ -50,7 +50,7 @@ class RouteMetrics:
         self.queue.observe(started_at - received_at)
         if filled_at <= returned_at:  # answered before its handler returned: nothing was waited for
             self.local.observe(filled_at - started_at)
-            self.remote.counts[0] += 1
+            self.remote.observe(0.0)
         else:
             self.local.observe(returned_at - started_at)
             self.remote.observe(filled_at - returned_at)

@@ -49,6 +49,16 @@ def test_histograms_count_by_bucket_cumulatively() -> None:
     }
 
 
+def test_a_histogram_counts_more_than_it_keeps_uncounted() -> None:
+    histogram = MetricsRegistry().histogram("sample_seconds", "Time.", bounds=(1, 2))
+    seen = 3 * registry_module.RECENT_MAX + 1
+    for number in range(seen):
+        histogram.observe((0.5, 1.5, 9)[number % 3])
+    assert histogram.counts == [seen // 3 + 1, seen // 3, seen // 3]
+    assert histogram.total == pytest.approx(seen // 3 * 11 + 0.5)
+    assert histogram.count == seen
+
+
 def test_gauges_have_no_copy_of_their_owners_value() -> None:
     registry = MetricsRegistry()
     owner = SimpleNamespace(size=3)
