@@ -30,7 +30,6 @@ class LogMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._logs: Callable[[], Iterable[MeasuredLog]] = tuple
         self.remaining_logs_to_recover = 0
-        self.offline_directory_count = 0
         self.flush_seconds = registry.histogram(
             "broker_log_flush_seconds",
             "Time to flush a log to the device.",
@@ -57,13 +56,6 @@ class LogMetrics:
             "Logs that are still to be loaded at start.",
             lambda: self.remaining_logs_to_recover,
             bean="kafka.log:type=LogManager,name=remainingLogsToRecover",
-        )
-        registry.gauge(
-            "kafka_log_logmanager_offlinelogdirectorycount",
-            "Log directories that cannot be used.",
-            lambda: self.offline_directory_count,
-            bean="kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
-            action="Repair the disk and restart the broker.",
         )
         registry.gauge(
             "kafka_server_replicamanager_produceridcount",

@@ -81,7 +81,6 @@ _TOPIC_COUNTERS: Final = (
     ("bytesin", "BytesInPerSec", "bytes_in", "Bytes of batches appended for producers."),
     ("bytesout", "BytesOutPerSec", "bytes_out", "Bytes of batches sent to consumers."),
     ("bytesrejected", "BytesRejectedPerSec", "bytes_rejected", "Bytes of batches refused for their size."),
-    ("replicationbytesin", "ReplicationBytesInPerSec", "replication_bytes_in", "Bytes copied from leaders."),
     ("replicationbytesout", "ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes sent to followers."),
     (
         "totalproducerequests",
@@ -109,16 +108,10 @@ _TOPIC_COUNTERS: Final = (
         "Records refused by validation, most of them for a missing key on a compacted topic.",
     ),
     (
-        "invalidmagicnumberrecords",
-        "InvalidMagicNumberRecordsPerSec",
-        "invalid_magic_number_records",
-        "Batches refused for a format other than 2.",
-    ),
-    (
         "invalidmessagecrcrecords",
         "InvalidMessageCrcRecordsPerSec",
         "invalid_message_crc_records",
-        "Batches refused for their CRC.",
+        "Batches refused for their CRC or their format.",
     ),
     (
         "invalidoffsetorsequencerecords",

@@ -10,12 +10,10 @@ class TopicStats:
         "bytes_rejected",
         "failed_fetch_requests",
         "failed_produce_requests",
-        "invalid_magic_number_records",
         "invalid_message_crc_records",
         "invalid_offset_or_sequence_records",
         "messages_in",
         "no_key_compacted_topic_records",
-        "replication_bytes_in",
         "replication_bytes_out",
         "total_fetch_requests",
         "total_produce_requests",
@@ -26,14 +24,12 @@ class TopicStats:
         self.bytes_in = 0
         self.bytes_out = 0  # to consumers; followers count as replication
         self.bytes_rejected = 0
-        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.total_produce_requests = 0
         self.total_fetch_requests = 0
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
         self.no_key_compacted_topic_records = 0
-        self.invalid_magic_number_records = 0
         self.invalid_message_crc_records = 0
         self.invalid_offset_or_sequence_records = 0
 

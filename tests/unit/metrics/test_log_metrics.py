@@ -33,7 +33,6 @@ def test_gauges_read_the_logs() -> None:
     assert "kafka_log_log_size" not in scrape(registry)
     metrics.observe(lambda: [FakeLog()])
     metrics.remaining_logs_to_recover = 4
-    metrics.offline_directory_count = 1
     found = scrape(registry)
     where = '{partition="3",topic="t"}'
     assert found["kafka_log_log_size" + where] == 1000
@@ -42,7 +41,6 @@ def test_gauges_read_the_logs() -> None:
     assert found["kafka_log_log_logendoffset" + where] == 50
     assert found["kafka_server_replicamanager_produceridcount"] == 7
     assert found["kafka_log_logmanager_remaininglogstorecover"] == 4
-    assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 1
 
 
 def test_counters_and_the_flush_histogram() -> None:
