@@ -1,5 +1,7 @@
 """Produce: append record batches to partitions this broker leads."""
 
+import functools
+import itertools
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
@@ -7,12 +9,13 @@ from uuid import UUID
 
 from broker.common.buffers import MutableBuffer
 from broker.common.errors import ErrorCode, KafkaError
-from broker.common.identifiers import TopicPartition
+from broker.common.identifiers import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.frames import Frame
 from broker.protocol.produce_codec import NULL_RECORDS, NodeEndpoint, ProduceRequest, decode, encode_response
 from broker.records.log_validator import parse_produced_batch
+from broker.records.record_batch import RecordBatch
 from broker.replication.fetch_params import LeaderHint
 from broker.replication.produce_result import PartitionProduceResult
 from broker.replication.replica_manager import ReplicaManager
@@ -36,6 +39,11 @@ _CODEC_MASK: Final = 0x07
 _ZSTD: Final = 4
 _TRANSACTIONAL: Final = 0x10
 
+PARTITIONS_CACHED: Final = 16_384
+
+topic_partition_of = functools.lru_cache(maxsize=PARTITIONS_CACHED)(TopicPartition)
+"""The same object each time for the same partition: making one costs more than finding it."""
+
 
 @handles_frames(ApiKey.PRODUCE, versions=range(3, 14), advertised_from=0)
 def produce(
@@ -56,7 +64,15 @@ def produce(
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _ProduceCall(frame, context, slot, replicas, cache, request.acks)
-    call.append(request)
+    entries = call.take_batches(frame, request)
+    if entries is not None:
+        replicas.append_records(
+            timeout_ms=request.timeout_ms,
+            required_acks=request.acks,
+            entries=entries,
+            on_complete=call.on_complete,
+            allow_internal_topics=call.is_from_admin_client,
+        )
 
 
 class _ProduceCall:
@@ -67,12 +83,12 @@ class _ProduceCall:
         "_cache",
         "_context",
         "_correlation_id",
-        "_frame",
-        "_places",
+        "_refused",
         "_replicas",
         "_slot",
         "_topics",
         "_version",
+        "is_from_admin_client",
     )
 
     def __init__(
@@ -84,7 +100,6 @@ class _ProduceCall:
         cache: MetadataCache,
         acks: int,
     ) -> None:
-        self._frame: Frame | None = frame  # let go once the batches are taken from it
         self._version = frame.version
         self._correlation_id = frame.correlation_id
         self._context = context
@@ -92,86 +107,75 @@ class _ProduceCall:
         self._replicas = replicas
         self._cache = cache
         self._acks = acks
-        self._topics: list[tuple[str | UUID, list[PartitionProduceResult]]] = []
-        self._places: list[tuple[list[PartitionProduceResult], int]] = []
+        self._topics: list[tuple[str | UUID, int]] = []  # as the client names them, and the number of partitions
+        self._refused: list[tuple[int, PartitionProduceResult]] = []  # by position among all partitions, ascending
+        self.is_from_admin_client = False  # looked at only where it matters
 
-    def append(self, request: ProduceRequest) -> None:
-        frame = self._frame
-        assert frame is not None
+    def take_batches(self, frame: Frame, request: ProduceRequest) -> list[tuple[TopicPartition, MutableBuffer]] | None:
+        """The batches to append, out of the frame; None when the whole request is refused, and answered."""
         entries: list[tuple[TopicPartition, MutableBuffer]] = []
+        buffer, version = frame.buffer, frame.version
+        has_transactional_id = request.transactional_id is not None
         for name, topic_id, partitions in request.topics:
             if name is None:
                 assert topic_id is not None
+                self._topics.append((topic_id, len(partitions)))
                 name = self._cache.topic_name(topic_id)
-                results: list[PartitionProduceResult] = []
-                self._topics.append((topic_id, results))
                 if name is None:
-                    results += [_refused("", index, ErrorCode.unknown_topic_id) for index, _, _ in partitions]
+                    for index, _, _ in partitions:
+                        self._refuse(entries, _refused("", index, ErrorCode.unknown_topic_id))
                     continue
             else:
-                results = []
-                self._topics.append((name, results))
+                self._topics.append((name, len(partitions)))
+            if name in INTERNAL_TOPICS:
+                self.is_from_admin_client = frame.client_id_bytes == INTERNAL_CLIENT_ID
             for index, start, end in partitions:
-                topic_partition = TopicPartition(name, index)
-                checked = self._check(frame, topic_partition, start, end)
-                if isinstance(checked, PartitionProduceResult):
-                    results.append(checked)
-                    continue
-                size, attributes = checked
-                if attributes & _TRANSACTIONAL and request.transactional_id is None:
+                topic_partition = topic_partition_of(name, index)
+                attributes = _attributes_of_batch(buffer, start, end, version)
+                if attributes is None:
+                    checked = self._check(frame, topic_partition, start, end)
+                    if isinstance(checked, PartitionProduceResult):
+                        self._refuse(entries, checked)
+                        continue
+                    end, attributes = start + checked.size_bytes, checked.attributes
+                if attributes & _TRANSACTIONAL and not has_transactional_id:
                     self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
-                    return
-                batch = frame.buffer[start : start + size]
+                    return None
+                batch = buffer[start:end]
                 entries.append((topic_partition, batch if frame.is_owned else bytearray(batch)))
-                self._places.append((results, len(results)))
-                results.append(PLACEHOLDER)
-        is_admin = frame.client_id_bytes == INTERNAL_CLIENT_ID
-        self._frame = None
-        self._replicas.append_records(
-            timeout_ms=request.timeout_ms,
-            required_acks=request.acks,
-            entries=entries,
-            on_complete=self.on_complete,
-            allow_internal_topics=is_admin,
-        )
+        return entries
 
     def _check(
         self, frame: Frame, topic_partition: TopicPartition, start: int, end: int
-    ) -> tuple[int, int] | PartitionProduceResult:
-        """Size and attributes of the one batch that must be there, or why it is refused."""
-        if end - start >= _BATCH_SIZE_MIN:
-            length, _, magic, _, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(frame.buffer, start + _LENGTH_POSITION)
-            if (
-                length + _BATCH_OVERHEAD == end - start
-                and magic == _MAGIC
-                and (attributes & _CODEC_MASK != _ZSTD or frame.version >= FIRST_VERSION_WITH_ZSTD)
-            ):
-                return end - start, attributes
+    ) -> RecordBatch | PartitionProduceResult:
+        """What is not plainly one batch: the batch that is there after all, or why it is refused."""
         if self._replicas.lookup_error(topic_partition) is ErrorCode.unknown_topic_or_partition:
             return _refused(topic_partition.topic, topic_partition.partition, ErrorCode.unknown_topic_or_partition)
         try:
             records = None if start == NULL_RECORDS else frame.buffer[start:end]
-            batch = parse_produced_batch(records, frame.version)
-            return batch.size_bytes, batch.attributes
+            return parse_produced_batch(records, frame.version)
         except KafkaError as error:
             return _refused(topic_partition.topic, topic_partition.partition, error.code, error.message)
 
+    def _refuse(self, entries: Sequence[object], refused: PartitionProduceResult) -> None:
+        self._refused.append((len(entries) + len(self._refused), refused))
+
     def _refuse_all(self, request: ProduceRequest, error: ErrorCode) -> None:
         self._topics = [
-            (
-                name if name is not None else topic_id or UUID(int=0),
-                [_refused(name or "", index, error) for index, _, _ in partitions],
-            )
+            (name if name is not None else topic_id or ZERO_UUID, len(partitions))
             for name, topic_id, partitions in request.topics
         ]
-        self._places = []
-        self.on_complete([])
+        self._refused = []
+        self.on_complete(
+            [_refused(name or "", index, error) for name, _, partitions in request.topics for index, _, _ in partitions]
+        )
 
-    def on_complete(self, appended: Sequence[PartitionProduceResult]) -> None:
+    def on_complete(self, appended: list[PartitionProduceResult]) -> None:
         """Every partition has its result: answer."""
-        for (results, place), result in zip(self._places, appended, strict=True):
-            results[place] = result
-        errors = [result for _, results in self._topics for result in results if result.error is not ErrorCode.none]
+        results = appended
+        for position, refused in self._refused:
+            results.insert(position, refused)
+        errors = [result for result in results if result.error]
         if errors:
             count_errors(self._slot, (result.error for result in errors))
         if self._acks == ACKS_NONE:
@@ -180,7 +184,16 @@ class _ProduceCall:
         endpoints: Sequence[NodeEndpoint] = ()
         if errors and self._version >= FIRST_VERSION_WITH_LEADER_HINTS:
             endpoints = self._add_leader_hints(errors)
-        self._slot.send(encode_response(self._version, self._correlation_id, self._topics, node_endpoints=endpoints))
+        self._slot.send(
+            encode_response(self._version, self._correlation_id, self._by_topic(results), node_endpoints=endpoints)
+        )
+
+    def _by_topic(self, results: list[PartitionProduceResult]) -> list[tuple[str | UUID, list[PartitionProduceResult]]]:
+        topics = self._topics
+        if len(topics) == 1:
+            return [(topics[0][0], results)]
+        rest = iter(results)
+        return [(topic, list(itertools.islice(rest, count))) for topic, count in topics]
 
     def _end_without_answer(self, errors: Sequence[PartitionProduceResult]) -> None:
         if errors:
@@ -198,8 +211,17 @@ class _ProduceCall:
         return leader_endpoints(hints, self._cache, self._context.listener_name) if hints else ()
 
 
+def _attributes_of_batch(buffer: memoryview, start: int, end: int, version: int) -> int | None:
+    """The attributes when the bytes are plainly one batch this version may send, by its length and its magic."""
+    if end - start < _BATCH_SIZE_MIN:
+        return None
+    length, _, magic, _, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(buffer, start + _LENGTH_POSITION)
+    if length + _BATCH_OVERHEAD != end - start or magic != _MAGIC:
+        return None
+    if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+        return None
+    return int(attributes)
+
+
 def _refused(topic: str, partition: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResult:
     return PartitionProduceResult(TopicPartition(topic, partition), error, error_message=message)
-
-
-PLACEHOLDER: Final = _refused("", -1, ErrorCode.unknown_server_error)  # until the append has spoken
