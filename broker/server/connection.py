@@ -180,9 +180,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._is_write_paused or (not bytes_taken and server.byte_budget.is_exhausted):
             return False
         self.endpoint.frames.value += 1
-        slot = ResponseSlot(self)
-        slot.received_at = self._received_at
-        slot.size_bytes = bytes_taken
+        slot = ResponseSlot(self, route, self._received_at, bytes_taken)
         slots.append(slot)
         server.dispatcher.start(route, frame, self.context, slot)
         if self._is_closed:
@@ -258,7 +256,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         slot.filled_at = self._server.stopwatch()
         if self._is_closed:
             return
-        self._release(slot)
+        if slot.size_bytes:
+            self._release(slot)
         if self._is_parsing or self._slots[0] is not slot:
             return  # sent at the end of this read, or after those before it
         if len(self._slots) > 1 or self._is_blocked:
@@ -282,9 +281,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._server.run_soon(self)
 
     def _release(self, slot: ResponseSlot) -> None:
-        if slot.size_bytes:
-            size, slot.size_bytes = slot.size_bytes, 0
-            self._server.byte_budget.release(size)
+        size, slot.size_bytes = slot.size_bytes, 0
+        self._server.byte_budget.release(size)
 
     # Ends.
 
@@ -316,7 +314,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _give_up_requests(self) -> None:
         slots, self._slots = self._slots, deque()
         for slot in slots:
-            self._release(slot)
+            if slot.size_bytes:
+                self._release(slot)
             if not slot.is_filled and slot.on_closed is not None:
                 slot.on_closed()
 

@@ -29,7 +29,17 @@ _LENGTH_SIZE: Final = 4
 class Route:
     """One API at one version, with everything looked up that can be."""
 
-    __slots__ = ("api_key", "call", "handler", "has_header_tags", "is_pipelined", "metrics", "services", "version")
+    __slots__ = (
+        "api_key",
+        "call",
+        "handler",
+        "has_header_tags",
+        "is_pipelined",
+        "metrics",
+        "services",
+        "takes_frames",
+        "version",
+    )
 
     def __init__(
         self, handler: ApiHandler, version: int, services: tuple[object, ...], metrics: RequestMetrics
@@ -40,6 +50,7 @@ class Route:
         self.call: Callable[..., Any] = handler.function
         self.services = services
         self.is_pipelined = handler.is_pipelined
+        self.takes_frames = handler.takes_frames
         # Only frame handlers look at it; asking for all the others would import every schema at the start.
         self.has_header_tags = (
             handler.takes_frames and version in handler.versions and has_request_header_tags(handler.api_key, version)
@@ -57,6 +68,7 @@ class Dispatcher:
     def __init__(self, registry: ApiRegistry, services: Iterable[object], metrics: RequestMetrics) -> None:
         self.registry = registry
         self.metrics = metrics
+        self._stopwatch = metrics.stopwatch
         self._tasks = BackgroundTasks("request")
         available = [*services, registry]
         self._services = {handler.api_key: _services_of(handler, available) for handler in registry}
@@ -87,10 +99,9 @@ class Dispatcher:
     def start(self, route: Route, frame: Frame, context: RequestContext, slot: ResponseSlot) -> None:
         """Begin a request.  The slot is filled now or later, or its connection is closed."""
         slot.route = route
-        stopwatch = self.metrics.stopwatch
-        slot.started_at = stopwatch()
+        slot.started_at = self._stopwatch()
         try:
-            if route.handler.takes_frames:
+            if route.takes_frames:
                 if route.has_header_tags:
                     frame.skip_header_tags()
                 route.call(frame, context, slot, *route.services)
@@ -100,7 +111,7 @@ class Dispatcher:
             _refuse(slot, frame, error)
         except Exception as error:  # a defect answers one request and harms no other
             self._fail_frame(route, frame, slot, error)
-        slot.returned_at = stopwatch()
+        slot.returned_at = self._stopwatch()
 
     def _start_decoded(self, route: Route, request: Request, context: RequestContext, slot: ResponseSlot) -> None:
         if route.handler.is_coroutine:

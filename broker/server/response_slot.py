@@ -1,10 +1,13 @@
 """The place of one response in the order of its connection's responses."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from broker.common.buffers import Buffer
 from broker.common.errors import ErrorCode
+
+
+NOT_FILLED: Final[list[Buffer]] = []  # of all open slots; never changed
 
 
 class ResponseSlotOwner(Protocol):
@@ -35,17 +38,20 @@ class ResponseSlot:
         "started_at",
     )
 
-    def __init__(self, owner: ResponseSlotOwner) -> None:
+    started_at: float  # the stopwatch's readings, for the phases of the request; set by who passes it on
+    returned_at: float
+    filled_at: float
+
+    def __init__(
+        self, owner: ResponseSlotOwner, route: Any = None, received_at: float = 0.0, size_bytes: int = 0
+    ) -> None:
         self._owner = owner
-        self.buffers: list[Buffer] = []
+        self.route = route  # what the dispatcher measures this request under
+        self.received_at = received_at
+        self.size_bytes = size_bytes  # taken from the byte budget while the slot is open
         self.is_filled = False
         self.on_closed: Callable[[], object] | None = None
-        self.route: Any = None  # what the dispatcher measures this request under
-        self.size_bytes = 0  # taken from the byte budget while the slot is open
-        self.received_at = 0.0  # the stopwatch's readings, for the phases of the request
-        self.started_at = 0.0
-        self.returned_at = 0.0
-        self.filled_at = 0.0
+        self.buffers: list[Buffer] = NOT_FILLED
 
     def send(self, buffers: list[Buffer]) -> None:
         """A whole response, with its length; the buffers must not be touched again."""
