@@ -1,5 +1,6 @@
 """LogFlush: what of a log is on the device, and the recovery point that says so."""
 
+import time
 from typing import TYPE_CHECKING
 
 from broker.common.errors import StorageFailure
@@ -105,11 +106,13 @@ class LogFlush:
 
         Index files of the active segment may follow later: recovery rebuilds them.  StorageFailure.
         """
+        started = time.perf_counter()
         local_log = self._log.local_log
         active = local_log.segments.active
         if local_log.unsynced_directory or self.recovery_point < active.base_offset:
             self.run_now(active.base_offset)
         active.records.sync()
+        self._environment.metrics.flush_seconds.observe(time.perf_counter() - started)
 
     def prepare_close(self) -> FlushPlan | None:
         """Write the last time entry, the indexes and a producer snapshot at the log end, and plan to flush them."""

@@ -227,9 +227,9 @@ def test_flush_messages_1_flushes_before_the_answer() -> None:
 def test_flush_messages_counts_records() -> None:
     world = LogWorld(flush_messages=5)
     world.append(4)
-    assert world.log.unflushed_messages == 4
+    assert (world.log.unflushed_messages, world.metrics.flush_seconds.count) == (4, 0)
     world.append(1)
-    assert world.log.unflushed_messages == 0
+    assert (world.log.unflushed_messages, world.metrics.flush_seconds.count) == (0, 1)
 
 
 def test_errors_are_exceptions_of_the_storage_kind() -> None:
