@@ -11,8 +11,8 @@ from broker.log.producer_state_manager import parse_marker
 from broker.records.append_origin import AppendOrigin
 from broker.records.compression import CompressionType
 from broker.records.control_record import EndTransactionMarker
-from broker.records.log_validator import LogValidator, ValidatedBatch
-from broker.records.record_batch import RecordBatch, TimestampType
+from broker.records.log_validator import LogValidator
+from broker.records.record_batch import TIMESTAMP_TYPE_MASK, RecordBatch, TimestampType
 
 if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
@@ -41,7 +41,7 @@ class LeaderAppend:
         self._origin = origin
         self._now_ms = now_ms
         self._next_offset = unified_log.log_end_offset
-        self._staged: list[tuple[LogAppendResult, ValidatedBatch]] = []
+        self._staged: list[tuple[LogAppendResult, RecordBatch]] = []
         self._staged_size = 0
         self._infos: dict[int, ProducerAppendInfo] = {}
         self._failure: StorageFailure | None = None
@@ -65,29 +65,32 @@ class LeaderAppend:
         unified_log = self._log
         batch = RecordBatch.parse(buffer)
         unified_log.validator.check_batch(batch, self._origin)
+        info: ProducerAppendInfo | None = None
         marker: EndTransactionMarker | None = None
         if batch.producer_id >= 0:
             if batch.is_control:
                 marker = parse_marker(batch)
                 self.commit_or_raise()  # a marker is written alone, so that transactions end in the order of the log
                 if marker is not None:
-                    self._info(batch).check_marker(batch.producer_epoch, marker.coordinator_epoch)
-            elif self._is_duplicate(batch, result):
-                return
+                    info = self._info(batch)
+                    info.check_marker(batch.producer_epoch, marker.coordinator_epoch)
             else:
-                self._info(batch).check(batch)
-        validated = unified_log.validator.assign(buffer, batch, self._next_offset, self._leader_epoch, self._now_ms)
-        self._make_room(validated)
-        self._staged.append((result, validated))
-        self._staged_size += validated.batch.size_bytes
+                info = self._info(batch)
+                if self._is_duplicate(info, batch, result):
+                    return
+                info.check(batch)
+        batch = unified_log.validator.assign(buffer, batch, self._next_offset, self._leader_epoch, self._now_ms)
+        self._make_room(batch)
+        self._staged.append((result, batch))
+        self._staged_size += batch.size_bytes
         self._next_offset += batch.last_offset_delta + 1
-        if batch.producer_id >= 0:
-            self._record_producer(validated, marker)
+        if info is not None:
+            self._record_producer(batch, marker)
 
-    def _is_duplicate(self, batch: RecordBatch, result: LogAppendResult) -> bool:
+    def _is_duplicate(self, info: ProducerAppendInfo, batch: RecordBatch, result: LogAppendResult) -> bool:
         if self._origin is not AppendOrigin.CLIENT:
             return False
-        duplicate = self._info(batch).find_duplicate(batch)
+        duplicate = info.find_duplicate(batch)
         if duplicate is None:
             return False
         self.commit_or_raise()  # what it duplicates may be staged, and could still fail
@@ -98,33 +101,33 @@ class LeaderAppend:
         result.log_start_offset = self._log.log_start_offset
         return True
 
-    def _make_room(self, validated: ValidatedBatch) -> None:
+    def _make_room(self, batch: RecordBatch) -> None:
         """Roll when the batch does not belong into the active segment any more."""
-        unified_log, batch = self._log, validated.batch
+        unified_log = self._log
         size, last_offset = batch.size_bytes, batch.base_offset + batch.last_offset_delta
         if size > unified_log.segment_bytes:
             raise RecordListTooLargeError(
                 f"Message batch size is {size} bytes in append to partition {unified_log.topic_partition}, which "
                 f"exceeds the maximum configured segment size of {unified_log.segment_bytes}."
             )
-        if unified_log.should_roll(self._staged_size + size, validated.max_timestamp, last_offset, self._now_ms):
+        if unified_log.should_roll(self._staged_size + size, batch.max_timestamp, last_offset, self._now_ms):
             self.commit_or_raise()
-            if unified_log.should_roll(size, validated.max_timestamp, last_offset, self._now_ms):
+            if unified_log.should_roll(size, batch.max_timestamp, last_offset, self._now_ms):
                 unified_log.roll_at(self._next_offset)
 
-    def _record_producer(self, validated: ValidatedBatch, marker: EndTransactionMarker | None) -> None:
-        batch = validated.batch
-        if not batch.is_control:
-            self._info(batch).append(batch, batch.base_offset, validated.max_timestamp)
-        elif marker is not None:
-            self._info(batch).append_marker(
-                batch.producer_epoch,
-                marker.coordinator_epoch,
-                batch.last_offset,
-                validated.max_timestamp,
-                is_abort=not marker.is_commit,
-            )
-            self.commit_or_raise()
+    def _record_producer(self, batch: RecordBatch, marker: EndTransactionMarker | None) -> None:
+        info = self._info(batch)  # another one than was checked, if making room has committed that
+        if marker is None:
+            info.append(batch, batch.base_offset, batch.max_timestamp)
+            return
+        info.append_marker(
+            batch.producer_epoch,
+            marker.coordinator_epoch,
+            batch.last_offset,
+            batch.max_timestamp,
+            is_abort=not marker.is_commit,
+        )
+        self.commit_or_raise()
 
     def _info(self, batch: RecordBatch) -> ProducerAppendInfo:
         info = self._infos.get(batch.producer_id)
@@ -138,7 +141,7 @@ class LeaderAppend:
             staged, infos = self._staged, self._infos
             self._staged, self._staged_size, self._infos = [], 0, {}
             try:
-                self._log.write([validated.buffer for _, validated in staged], self._next_offset)
+                self._log.write([batch.buffer for _, batch in staged], self._next_offset)
             except StorageFailure as failure:
                 for result, _ in staged:
                     result.error = failure
@@ -146,20 +149,19 @@ class LeaderAppend:
             self._accept(staged)
             self._log.accept_leader_batches(infos, self._next_offset)
 
-    def _accept(self, staged: list[tuple[LogAppendResult, ValidatedBatch]]) -> None:
+    def _accept(self, staged: list[tuple[LogAppendResult, RecordBatch]]) -> None:
         log = self._log
-        segment = log.segments.active
-        for result, validated in staged:
-            batch = validated.batch
-            base_offset = batch.base_offset
-            last_offset = base_offset + batch.last_offset_delta
-            if batch.partition_leader_epoch > log.newest_epoch:
-                log.maybe_assign_epoch_start_offset(batch.partition_leader_epoch, base_offset)
-            segment.accept(base_offset, last_offset, validated.max_timestamp, batch.size_bytes)
-            result.base_offset = base_offset
-            result.last_offset = last_offset
-            result.log_append_time = validated.log_append_time
-            result.log_start_offset = log.log_start_offset
+        if self._leader_epoch > log.newest_epoch:
+            log.maybe_assign_epoch_start_offset(self._leader_epoch, staged[0][1].base_offset)
+        accept = log.segments.active.accept
+        log_start_offset = log.log_start_offset
+        for result, batch in staged:
+            result.base_offset = base_offset = batch.base_offset
+            result.last_offset = last_offset = base_offset + batch.last_offset_delta
+            accept(base_offset, last_offset, batch.max_timestamp, batch.size_bytes)
+            if batch.attributes & TIMESTAMP_TYPE_MASK:
+                result.log_append_time = batch.log_append_time
+            result.log_start_offset = log_start_offset
             result.record_count = batch.record_count
             result.size_bytes = batch.size_bytes
 

@@ -43,6 +43,8 @@ _MAGIC_POSITION: Final = 16
 _LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14  # the smallest message of format 0
 _ZSTD_PRODUCE_VERSION: Final = 7  # KIP-110: older clients could not read what they cause to be stored
 _ERRORS_IN_MESSAGE_MAX: Final = 3
+_CONTROL_OR_CODEC_MASK: Final = CONTROL_FLAG | CODEC_MASK  # above zstd: a control batch, or a codec nobody defined
+_NOT_AS_IT_IS_FLAGS: Final = CONTROL_FLAG | TIMESTAMP_TYPE_MASK
 
 
 class RecordError(NamedTuple):
@@ -66,16 +68,6 @@ class TimestampValidationError(RecordValidationError, InvalidTimestampError):
     """At least one of the bad records has a timestamp that is not allowed: that code wins."""
 
     code: ClassVar[ErrorCode] = ErrorCode.invalid_timestamp
-
-
-class ValidatedBatch(NamedTuple):
-    """A batch ready to be written: offsets assigned, epoch stamped."""
-
-    batch: RecordBatch  # the header as it is now
-    buffer: Buffer  # the bytes to write: the ones given, or new ones after recompression
-    max_timestamp: int
-    shallow_offset_of_max_timestamp: int  # the batch's last offset, as the time index wants it
-    log_append_time: int  # -1 when the producers' timestamps count
 
 
 def parse_produced_batch(records: Buffer | None, produce_version: int) -> RecordBatch:
@@ -150,6 +142,7 @@ class LogValidator:
         self._timestamp_before_max_ms = timestamp_before_max_ms
         self._timestamp_after_max_ms = timestamp_after_max_ms
         self._message_size_max = message_size_max
+        self._takes_batches_as_they_are = compression_type is None and not compact and not self._is_log_append_time
 
     def check_batch(self, batch: RecordBatch, origin: AppendOrigin) -> None:
         """Refuses a batch for its header, size or CRC.  Changes nothing."""
@@ -162,10 +155,15 @@ class LogValidator:
         if batch.size_bytes > self._message_size_max and origin is not AppendOrigin.REPLICATION:
             raise self._too_large(batch.size_bytes)
         batch.ensure_valid()
-        if is_client:
+        if is_client and (
+            not 0 < batch.record_count == batch.last_offset_delta + 1
+            or batch.attributes & _CONTROL_OR_CODEC_MASK > CompressionType.ZSTD
+            or (batch.base_sequence < 0 <= batch.producer_id)
+        ):
             self._check_client_batch(batch)
 
     def _check_client_batch(self, batch: RecordBatch) -> None:
+        """Something looks wrong: say what, in the order in which Kafka looks."""
         count_from_offsets = batch.last_offset_delta + 1
         count = batch.record_count
         if count_from_offsets <= 0 or count <= 0 or count_from_offsets != count:
@@ -183,8 +181,9 @@ class LogValidator:
 
     def assign(
         self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int
-    ) -> ValidatedBatch:
-        """Gives a checked batch its offsets, its leader epoch and its timestamp type, after the rules of the topic.
+    ) -> RecordBatch:
+        """Gives a checked batch its offsets, its leader epoch and its timestamp type, after the rules of the topic;
+        returns the batch to write.
 
         `buffer` holds the bytes that `batch` views and no others.  They are changed in place, and `batch` with them,
         unless the batch must be rebuilt for another codec.  When a rule is broken nothing has changed:
@@ -192,6 +191,23 @@ class LogValidator:
         MessageTooLargeError when the batch grew too large in another codec.
         """
         assert len(buffer) == batch.size_bytes, (len(buffer), batch.size_bytes)
+        if (
+            self._takes_batches_as_they_are
+            and not batch.attributes & _NOT_AS_IT_IS_FLAGS
+            and now_ms - self._timestamp_before_max_ms
+            <= batch.base_timestamp
+            <= batch.max_timestamp
+            <= now_ms + self._timestamp_after_max_ms
+        ):
+            set_base_offset_and_epoch(buffer, base_offset, leader_epoch)
+            batch.base_offset = base_offset
+            batch.partition_leader_epoch = leader_epoch
+            return batch
+        return self._assign_by_the_rules(buffer, batch, base_offset, leader_epoch, now_ms)
+
+    def _assign_by_the_rules(
+        self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int
+    ) -> RecordBatch:
         largest = now_ms if self._is_log_append_time else batch.max_timestamp
         needs_rebuild = False
         if not batch.attributes & CONTROL_FLAG:
@@ -209,7 +225,7 @@ class LogValidator:
 
     def _assign_in_place(
         self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, max_timestamp: int
-    ) -> ValidatedBatch:
+    ) -> RecordBatch:
         set_base_offset_and_epoch(buffer, base_offset, leader_epoch)
         batch.base_offset = base_offset
         batch.partition_leader_epoch = leader_epoch
@@ -218,17 +234,11 @@ class LogValidator:
             batch.attributes = batch.attributes & ~TIMESTAMP_TYPE_MASK | self._timestamp_type_bits
             batch.max_timestamp = max_timestamp
             batch.crc = set_crc(buffer)
-        return ValidatedBatch(
-            batch,
-            buffer,
-            max_timestamp,
-            batch.base_offset + batch.last_offset_delta,
-            max_timestamp if self._is_log_append_time else NO_TIMESTAMP,
-        )
+        return batch
 
     def _rebuild(
         self, batch: RecordBatch, records: list[Record], base_offset: int, leader_epoch: int, now_ms: int
-    ) -> ValidatedBatch:
+    ) -> RecordBatch:
         log_append_time = now_ms if self._is_log_append_time else NO_TIMESTAMP
         builder = MemoryRecordsBuilder(
             base_offset,
@@ -247,8 +257,7 @@ class LogValidator:
         buffer = builder.build()
         if len(buffer) > self._message_size_max:
             raise self._too_large(len(buffer))
-        rebuilt = RecordBatch.parse(buffer)
-        return ValidatedBatch(rebuilt, buffer, rebuilt.max_timestamp, rebuilt.last_offset, log_append_time)
+        return RecordBatch.parse(buffer)
 
     def _too_large(self, size_bytes: int) -> MessageTooLargeError:
         return MessageTooLargeError(

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from broker.common.buffers import Buffer, MutableBuffer
 from broker.common.errors import CorruptMessageError, InvalidRecordError
+from broker.common.identifiers import NO_TIMESTAMP
 from broker.records.compression import DECOMPRESSED_SIZE_MAX, CompressionType, decompress
 from broker.records.record import Record, decode_records
 from broker.records.sequence import decrement_sequence, increment_sequence
@@ -45,7 +46,6 @@ MAGIC: Final = 2
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 _LENGTH_POSITION: Final = 8
-_EPOCH_POSITION: Final = 12
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 _CHECKED_FROM: Final = 21  # where the bytes under the CRC begin: the attributes
@@ -63,6 +63,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
+_UP_TO_EPOCH: Final = struct.Struct(">qii")  # base offset, length, leader epoch
 _CODECS: Final = tuple(CompressionType)
 
 
@@ -164,6 +165,11 @@ class RecordBatch:
     @property
     def next_offset(self) -> int:
         return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def log_append_time(self) -> int:
+        """When the broker appended it, if that is what its timestamps say; else -1."""
+        return self.max_timestamp if self.attributes & TIMESTAMP_TYPE_MASK else NO_TIMESTAMP
 
     @property
     def last_sequence(self) -> int:
@@ -304,9 +310,8 @@ def set_crc(buffer: MutableBuffer) -> int:
 
 
 def set_base_offset_and_epoch(buffer: MutableBuffer, base_offset: int, leader_epoch: int) -> None:
-    """What a leader stamps on a batch it appends.  In place; the CRC does not cover it."""
-    _INT64.pack_into(buffer, 0, base_offset)
-    _INT32.pack_into(buffer, _EPOCH_POSITION, leader_epoch)
+    """What a leader stamps on the batch that `buffer` is.  In place; the CRC does not cover it."""
+    _UP_TO_EPOCH.pack_into(buffer, 0, base_offset, len(buffer) - LOG_OVERHEAD, leader_epoch)
 
 
 def set_max_timestamp(buffer: MutableBuffer, timestamp_type: TimestampType, max_timestamp: int) -> None:

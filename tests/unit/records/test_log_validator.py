@@ -19,7 +19,6 @@ from broker.records.control_record import ControlRecordType, EndTransactionMarke
 from broker.records.log_validator import (
     LogValidator,
     RecordValidationError,
-    ValidatedBatch,
     parse_produced_batch,
 )
 from broker.records.memory_records_builder import MemoryRecordsBuilder, records_batch
@@ -54,7 +53,7 @@ def check(raw: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, **changes:
     validator(**changes).check_batch(RecordBatch.parse(raw), origin)
 
 
-def assign(raw: bytearray, **changes: Any) -> ValidatedBatch:
+def assign(raw: bytearray, **changes: Any) -> RecordBatch:
     return validator(**changes).assign(raw, RecordBatch.parse(raw), 500, 7, NOW)
 
 
@@ -206,9 +205,9 @@ def test_offsets_and_epoch_are_stamped_in_place_without_decoding(codec: Compress
     before = bytes(raw)
     validated = assign(raw)
     assert validated.buffer is raw
-    assert (validated.batch.base_offset, validated.batch.last_offset) == (500, 501)
-    assert validated.batch.partition_leader_epoch == 7
-    assert (validated.max_timestamp, validated.shallow_offset_of_max_timestamp) == (NOW + 5, 501)
+    assert (validated.base_offset, validated.last_offset) == (500, 501)
+    assert validated.partition_leader_epoch == 7
+    assert (validated.max_timestamp, validated.last_offset) == (NOW + 5, 501)
     assert validated.log_append_time == -1
     assert struct.unpack_from(">qii", raw) == (500, len(raw) - 12, 7)
     assert raw[16:] == before[16:]
@@ -219,7 +218,7 @@ def test_the_view_says_what_the_bytes_say(timestamp_type: TimestampType) -> None
     raw = good()
     batch = RecordBatch.parse(raw)
     validated = validator(timestamp_type=timestamp_type).assign(raw, batch, 500, 7, NOW)
-    assert validated.batch is batch
+    assert validated is batch
     fresh = RecordBatch.parse(raw)
     assert {name: getattr(batch, name) for name in RecordBatch.__slots__} == {
         name: getattr(fresh, name) for name in RecordBatch.__slots__
@@ -241,7 +240,7 @@ def test_log_append_time_needs_only_the_header() -> None:
     batch = RecordBatch.parse(raw)
     batch.ensure_valid()
     assert (batch.timestamp_type, batch.max_timestamp, batch.base_offset) == (TimestampType.LOG_APPEND_TIME, NOW, 500)
-    assert batch.crc == validated.batch.crc
+    assert batch.crc == validated.crc
 
 
 def test_records_of_a_log_append_time_topic_all_have_its_time() -> None:
@@ -328,7 +327,7 @@ def test_a_header_that_lies_about_the_largest_timestamp_is_put_right() -> None:
     assert validated.max_timestamp == NOW + 9
     batch = RecordBatch.parse(raw)
     batch.ensure_valid()
-    assert (batch.max_timestamp, batch.base_offset, batch.crc) == (NOW + 9, 500, validated.batch.crc)
+    assert (batch.max_timestamp, batch.base_offset, batch.crc) == (NOW + 9, 500, validated.crc)
 
 
 def test_a_header_outside_the_window_is_no_reason_when_the_records_are_inside() -> None:
@@ -390,7 +389,7 @@ def test_a_batch_is_rebuilt_for_the_codec_of_its_topic(source: CompressionType, 
     assert (validated.buffer is raw) is (source is target)
     batch = RecordBatch.parse(validated.buffer)
     batch.ensure_valid()
-    assert repr(batch) == repr(validated.batch)
+    assert repr(batch) == repr(validated)
     assert (batch.compression, batch.is_transactional, batch.is_control) == (target, True, False)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 3, 11)
     assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (500, 501, 7)
@@ -417,7 +416,7 @@ def test_recompression_checks_the_records_first() -> None:
 
 def test_recompression_on_a_log_append_time_topic() -> None:
     validated = assign(good(), compression_type=CompressionType.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    batch = validated.batch
+    batch = validated
     batch.ensure_valid()
     assert (batch.timestamp_type, batch.max_timestamp, batch.compression) == (
         TimestampType.LOG_APPEND_TIME,
@@ -446,5 +445,5 @@ def test_offsets_with_gaps_inside_the_batch_are_closed_when_they_are_seen() -> N
     builder.append(NOW, b"b", b"", offset=2)
     raw = with_header(builder.build(), 23, ">i", 1)
     validated = assign(raw, compact=True)
-    assert [record.offset for record in validated.batch.records()] == [500, 501]
+    assert [record.offset for record in validated.records()] == [500, 501]
     assert validated.buffer is not raw
