@@ -1,5 +1,6 @@
 """meta.properties: which cluster, which node and which directory this is (Kafka's MetaProperties, version 1)."""
 
+import contextlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from uuid import UUID
 
 from broker.common.chance import Chance
 from broker.common.clock import Clock
+from broker.common.errors import StorageFailure
 from broker.common.file_system import FileSystem, read_file, write_file_atomically
 from broker.common.identifiers import RESERVED_UUID_COUNT, uuid_from_text, uuid_to_text
 from broker.config.properties import format_properties, parse_properties
@@ -84,6 +86,7 @@ def format_directory(
 ) -> MetaProperties:
     """Give an empty directory its identity.  ConfigError when it is not empty: its data would be taken over."""
     file_system.make_directories(directory)
+    _make_names_durable(file_system, directory)
     strangers = [
         name
         for name in file_system.list_directory(directory)
@@ -97,6 +100,13 @@ def format_directory(
     meta = MetaProperties(cluster_id, node_id, chance.uuid())
     write_meta_properties(file_system, clock, directory, meta)
     return meta
+
+
+def _make_names_durable(file_system: FileSystem, directory: Path) -> None:
+    """What is about to be written must not lose its directory, nor one above it, to a power cut."""
+    for above in directory.parents:
+        with contextlib.suppress(StorageFailure):  # one we may not read is none we have made
+            file_system.sync_directory(above)
 
 
 def load_or_format(

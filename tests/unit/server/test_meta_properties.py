@@ -15,6 +15,7 @@ from broker.server.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from tests.support.sim_disk import SimFileSystem
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 DIRECTORY_ID = uuid_from_text("LTNojMnBShS6ELDEP2qStQ")
@@ -117,3 +118,14 @@ def test_a_directory_without_an_id_is_given_one_for_good(tmp_path: Path) -> None
     meta = load(tmp_path)
     assert meta.directory_id.int >= 100
     assert load_or_format(FILES, FixedClock(), Chance(8), tmp_path, node_id=1, cluster_id=None) == meta
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_identity_once_written_survives_a_power_cut_with_the_directories_above_it(seed: int) -> None:
+    disk = SimFileSystem()
+    disk.make_directories(Path("mount"))
+    disk.sync_everything()
+    directory = Path("mount/new/server")
+    meta = load_or_format(disk, FixedClock(), Chance(1), directory, node_id=1, cluster_id=None)
+    disk.crash(Chance(seed))
+    assert read_meta_properties(disk, directory) == meta
