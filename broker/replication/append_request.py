@@ -15,7 +15,16 @@ from broker.replication.topic_stats import TopicStats
 class AppendRequest:
     """Filled partition by partition as they are written; calls `on_appended(self)` once all are."""
 
-    __slots__ = ("_missing", "_on_appended", "origin", "partitions", "required_acks", "results", "timeout_ms")
+    __slots__ = (
+        "_missing",
+        "_on_appended",
+        "on_complete",
+        "origin",
+        "partitions",
+        "required_acks",
+        "results",
+        "timeout_ms",
+    )
 
     def __init__(
         self,
@@ -25,6 +34,7 @@ class AppendRequest:
         timeout_ms: int,
         origin: AppendOrigin,
         on_appended: "Callable[[AppendRequest], None]",
+        on_complete: Callable[[list[PartitionProduceResult]], None] | None = None,
     ) -> None:
         self.required_acks = required_acks
         self.timeout_ms = timeout_ms
@@ -33,6 +43,7 @@ class AppendRequest:
         self.partitions: list[Partition | None] = [None] * len(self.results)
         self._missing = len(self.results)
         self._on_appended = on_appended
+        self.on_complete = on_complete  # whom `on_appended` tells in the end
 
     def refuse_one(self, index: int, error: ErrorCode, message: str | None = None) -> None:
         result = self.results[index]
@@ -48,21 +59,15 @@ class AppendRequest:
         error = appended.error
         if error is None:
             self.partitions[index] = partition
-            result.base_offset = appended.base_offset
+            last_offset = appended.last_offset
+            result.base_offset = base_offset = appended.base_offset
             result.log_append_time = appended.log_append_time
             result.log_start_offset = appended.log_start_offset
-            result.required_offset = appended.last_offset + 1
+            result.required_offset = last_offset + 1
             stats.bytes_in += size_bytes
-            stats.messages_in += appended.last_offset - appended.base_offset + 1
+            stats.messages_in += last_offset - base_offset + 1
         else:
-            result.error = code = error.code
-            # The same list decides what Kafka's failedProduceRequestRate leaves out.
-            if code not in ERRORS_WITHOUT_LOG_START_OFFSET:
-                result.log_start_offset = NO_OFFSET if partition.local_log is None else partition.log.log_start_offset
-                stats.failed_produce_requests += 1
-            if isinstance(error, RecordValidationError):  # the only error that Kafka explains in words
-                result.record_errors = error.record_errors
-                result.error_message = error.message
+            _refuse(result, error, partition)
             _count_refused(stats, error, size_bytes)
         self._one_done()
 
@@ -70,6 +75,17 @@ class AppendRequest:
         self._missing -= 1
         if self._missing == 0:
             self._on_appended(self)
+
+
+def _refuse(result: PartitionProduceResult, error: KafkaError, partition: Partition) -> None:
+    result.error = code = error.code
+    # The same list decides what Kafka's failedProduceRequestRate leaves out.
+    if code not in ERRORS_WITHOUT_LOG_START_OFFSET:
+        result.log_start_offset = NO_OFFSET if partition.local_log is None else partition.log.log_start_offset
+        partition.topic_stats.failed_produce_requests += 1
+    if isinstance(error, RecordValidationError):  # the only error that Kafka explains in words
+        result.record_errors = error.record_errors
+        result.error_message = error.message
 
 
 def _count_refused(stats: TopicStats, error: KafkaError, size_bytes: int) -> None:

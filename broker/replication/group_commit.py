@@ -5,6 +5,7 @@ loop reads from its sockets in one turn are staged, then each partition is writt
 """
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ import structlog
 
 from broker.common.buffers import MutableBuffer
 from broker.common.errors import ErrorCode
+from broker.records.append_origin import AppendOrigin
 from broker.replication.action_queue import ActionQueue
 from broker.replication.append_request import AppendRequest
 from broker.replication.partition import Partition
@@ -60,53 +62,38 @@ class GroupCommit:
         if not staged:
             return
         partition.staged = []
-        if len(staged) == 1:
-            _, request, index = staged[0]
-            error = _refusal(partition, request.required_acks)
-            if error is None:
-                _append(partition, staged)
-            else:
-                request.refuse_one(index, error)
+        if not partition.is_leader:
+            error = ErrorCode.kafka_storage_error if partition.is_offline else ErrorCode.not_leader_or_follower
+            _refuse(staged, error)
             return
-        for group in _runs(partition, staged):
-            _append(partition, group)
+        if partition.is_under_min_isr:
+            _refuse([each for each in staged if each[1].required_acks == ACKS_ALL], ErrorCode.not_enough_replicas)
+            staged = [each for each in staged if each[1].required_acks != ACKS_ALL]
+        # One append is of one origin; only clients are staged today.
+        for _, group in itertools.groupby(staged, key=_origin):
+            _append(partition, list(group))
+
+
+def _origin(staged: Staged) -> AppendOrigin:
+    return staged[1].origin
+
+
+def _refuse(staged: Sequence[Staged], error: ErrorCode) -> None:
+    for _, request, index in staged:
+        request.refuse_one(index, error)
 
 
 def _append(partition: Partition, group: Sequence[Staged]) -> None:
     """One append for batches of one origin, each request being told its own outcome."""
-    sizes = [len(batch) for batch, _, _ in group]
+    batches = [batch for batch, _, _ in group]
+    sizes = [len(batch) for batch in batches]
     try:
-        results = partition.append_records_to_leader([batch for batch, _, _ in group], group[0][1].origin)
+        results = partition.append_records_to_leader(batches, group[0][1].origin)
     except AssertionError:
         raise  # a broken invariant halts the broker
     except Exception:  # a defect answers the requests that met it; the other partitions of the turn go on
         log.exception("append_failed", partition=str(partition.topic_partition), batches=len(group))
-        for _, request, index in group:
-            request.refuse_one(index, ErrorCode.unknown_server_error)
+        _refuse(group, ErrorCode.unknown_server_error)
         return
     for (_, request, index), result, size_bytes in zip(group, results, sizes, strict=True):
         request.complete_one(index, result, partition, size_bytes)
-
-
-def _refusal(partition: Partition, required_acks: int) -> ErrorCode | None:
-    """Why a batch must not be written now."""
-    if not partition.is_leader:
-        return ErrorCode.kafka_storage_error if partition.is_offline else ErrorCode.not_leader_or_follower
-    if required_acks == ACKS_ALL and partition.is_under_min_isr:
-        return ErrorCode.not_enough_replicas
-    return None
-
-
-def _runs(partition: Partition, staged: Sequence[Staged]) -> list[list[Staged]]:
-    """What may be written, in order, split where the origin changes (only clients are staged today)."""
-    runs: list[list[Staged]] = []
-    for entry in staged:
-        request = entry[1]
-        error = _refusal(partition, request.required_acks)
-        if error is not None:
-            request.refuse_one(entry[2], error)
-        elif runs and runs[-1][0][1].origin is request.origin:
-            runs[-1].append(entry)
-        else:
-            runs.append([entry])
-    return runs

@@ -123,7 +123,8 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return self.is_leader and len(self._in_sync.state.isr) < self.effective_min_isr
+        in_sync = len(self._in_sync.state.isr)
+        return in_sync < len(self.replicas) and self.is_leader and in_sync < self.effective_min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
@@ -309,7 +310,8 @@ class Partition:
     def _advance_high_watermark(self, local: UnifiedLog) -> bool:
         """Move the high watermark to what every replica that counts has; returns whether it moved."""
         state = self._in_sync.state
-        if len(state.isr) < self.effective_min_isr:
+        in_sync = len(state.isr)
+        if in_sync < len(self.replicas) and in_sync < self.effective_min_isr:
             return False  # KIP-966: what fewer than min.insync.replicas have is not committed
         end_offset = new = local.log_end_offset
         if self.remote_replicas:
@@ -336,8 +338,9 @@ class Partition:
             self.waiting_appends.complete_up_to(high_watermark, self._error_after_append())
         if self._consumer_watches or self._follower_watches:
             self._notify_watches()
-        for listener in list(self._listeners):
-            listener.on_high_watermark_updated(self.topic_partition, high_watermark)
+        if self._listeners:
+            for listener in tuple(self._listeners):
+                listener.on_high_watermark_updated(self.topic_partition, high_watermark)
         if self.delete_records_waiting:
             self._context.on_delete_records_progress(self)
 

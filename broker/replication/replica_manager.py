@@ -190,17 +190,19 @@ class ReplicaManager:
         Batches must be owned by the caller and are patched in place; small ones are written at the end of this turn
         of the loop, together with all others of their partition, and `on_complete` is called after that.
         """
+        if not entries:
+            on_complete([])
+            return
         request = AppendRequest(
             [topic_partition for topic_partition, _ in entries],
             required_acks=required_acks,
             timeout_ms=timeout_ms,
             origin=origin,
-            on_appended=lambda appended: self._on_appended(appended, on_complete),
+            on_appended=self._on_appended,
+            on_complete=on_complete,
         )
-        if not entries:
-            on_complete([])
-            return
         find = self._hosted.get
+        stage = self._group_commit.append
         for index, (topic_partition, batch) in enumerate(entries):
             if required_acks not in VALID_ACKS:
                 request.refuse_one(index, ErrorCode.invalid_required_acks)
@@ -213,11 +215,12 @@ class ReplicaManager:
                 self.topic_stats.find(topic_partition.topic).total_produce_requests += 1
                 request.refuse_one(index, self.lookup_error(topic_partition))
                 continue
-            self._group_commit.append(partition, batch, request, index)
+            stage(partition, batch, request, index)
 
-    def _on_appended(self, request: AppendRequest, on_complete: OnProduced) -> None:
+    def _on_appended(self, request: AppendRequest) -> None:
         """Everything is written or refused: answer, or wait for the high watermarks."""
-        results = request.results
+        results, on_complete = request.results, request.on_complete
+        assert on_complete is not None
         if request.required_acks != ACKS_ALL:
             on_complete(results)
             return
