@@ -59,8 +59,8 @@ def produce(
     Versions:  3 record batches only · 5 log start offset · 7 zstd allowed · 8 record errors and a message ·
       9 flexible · 10 leader hints · 13 topic ids.  Versions 0 to 2 are advertised but close the connection
       (KIP-896; librdkafka before 2.11.1 wants to see them).
-    Left out:  verification of transactions (transaction.partition.verification.enable): transactional batches are
-      accepted as they come while there is no transaction coordinator.  Quotas.
+    Left out:  transactions: while there is no coordinator that could have begun one, a transactional batch is refused
+      with INVALID_PRODUCER_ID_MAPPING, which is what verification (KIP-890) ends with.  Quotas.
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _ProduceCall(frame, context, slot, replicas, cache, request.acks)
@@ -138,9 +138,12 @@ class _ProduceCall:
                         self._refuse(entries, checked)
                         continue
                     end, attributes = start + checked.size_bytes, checked.attributes
-                if attributes & _TRANSACTIONAL and not has_transactional_id:
-                    self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
-                    return None
+                if attributes & _TRANSACTIONAL:
+                    if not has_transactional_id:
+                        self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
+                        return None
+                    self._refuse(entries, self._unverified(topic_partition))
+                    continue
                 batch = buffer[start:end]
                 entries.append((topic_partition, batch if frame.is_owned else bytearray(batch)))
         return entries
@@ -156,6 +159,11 @@ class _ProduceCall:
             return parse_produced_batch(records, frame.version)
         except KafkaError as error:
             return _refused(topic_partition.topic, topic_partition.partition, error.code, error.message)
+
+    def _unverified(self, topic_partition: TopicPartition) -> PartitionProduceResult:
+        """No coordinator knows the transaction (KIP-890): begun here, it would hold the last stable offset for ever."""
+        error = self._replicas.lookup_error(topic_partition) or ErrorCode.invalid_producer_id_mapping
+        return _refused(topic_partition.topic, topic_partition.partition, error)
 
     def _refuse(self, entries: Sequence[object], refused: PartitionProduceResult) -> None:
         self._refused.append((len(entries) + len(self._refused), refused))

@@ -237,9 +237,24 @@ def test_transactional_batches_need_a_transactional_id(world: RequestWorld) -> N
         refused = await produce_to(world, 9, ("t", 1, batch("b")), ("t", 0, data))
         assert errors(refused) == [ErrorCode.transactional_id_authorization_failed] * 2
         assert world.partition("t", 1).log.log_end_offset == 0
-        accepted = await produce_to(world, 9, ("t", 0, data), transactional_id="tx")
-        assert errors(accepted) == [ErrorCode.none]
-        assert world.partition().log.last_stable_offset == 0
+
+    simulate(story)
+
+
+def test_a_transaction_no_coordinator_knows_is_not_begun(world: RequestWorld) -> None:
+    """It could never end, and would hold the last stable offset for ever."""
+
+    async def story(loop: SimLoop) -> None:
+        data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+        targets = ("t", 0, data), ("t", 1, batch("b")), ("missing", 0, data)
+        answer = await produce_to(world, 9, *targets, transactional_id="tx")
+        assert errors(answer) == [
+            ErrorCode.invalid_producer_id_mapping,
+            ErrorCode.none,
+            ErrorCode.unknown_topic_or_partition,
+        ]
+        assert world.partition().log.log_end_offset == 0
+        assert world.partition("t", 1).log.last_stable_offset == 1
 
     simulate(story)
 
