@@ -408,7 +408,8 @@ class ReplicaManager:
 
     @property
     def log_directory(self) -> Path:
-        return self._config.current.log_dir
+        """The directory in full, as clients are told of it."""
+        return self._config.current.log_dir.absolute()
 
     async def volume_bytes(self) -> tuple[int, int]:
         """Size of the volume under the log directory, and what is free on it.  StorageFailure."""

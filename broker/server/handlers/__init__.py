@@ -2,6 +2,7 @@
 
 from broker.server.handlers import alter_configs as alter_configs
 from broker.server.handlers import alter_partition_reassignments as alter_partition_reassignments
+from broker.server.handlers import alter_replica_log_dirs as alter_replica_log_dirs
 from broker.server.handlers import api_versions as api_versions
 from broker.server.handlers import create_acls as create_acls
 from broker.server.handlers import create_partitions as create_partitions

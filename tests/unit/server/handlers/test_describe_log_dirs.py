@@ -50,6 +50,16 @@ def test_sizes_and_lags(tmp_path: Path, version: int) -> None:
     simulate(story)
 
 
+def test_a_relative_directory_is_told_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def story(loop: SimLoop) -> None:
+        result = await describe(RequestWorld(Path("logs")), 4, None)
+        assert result.log_dir == str(tmp_path / "logs")
+
+    simulate(story)
+
+
 def test_a_volume_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail() -> tuple[int, int]:
         raise StorageFailure("gone")
