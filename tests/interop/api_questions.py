@@ -386,6 +386,12 @@ def incremental_alter_configs(cluster: Cluster, schema: Schema) -> Any:
     return schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
 
 
+def alter_replica_log_dirs(cluster: Cluster, schema: Schema) -> Any:
+    topic = schema.AlterReplicaLogDirTopic(name=cluster.topic, partitions=(0,))
+    directory = schema.AlterReplicaLogDir(path=str(cluster.broker.data), topics=(topic,))
+    return schema.AlterReplicaLogDirsRequest(dirs=(directory,))
+
+
 def describe_log_dirs(cluster: Cluster, schema: Schema) -> Any:
     return schema.DescribeLogDirsRequest(topics=(schema.DescribableLogDirTopic(topic=cluster.topic, partitions=(0,)),))
 
@@ -473,6 +479,7 @@ QUESTIONS: Mapping[ApiKey, Question] = {
     ApiKey.DELETE_ACLS: Question(range(1, 4), delete_acls, some("security_disabled")),
     ApiKey.DESCRIBE_CONFIGS: Question(range(1, 5), describe_configs),
     ApiKey.ALTER_CONFIGS: Question(range(3), alter_configs),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Question(range(1, 3), alter_replica_log_dirs),
     ApiKey.DESCRIBE_LOG_DIRS: Question(range(1, 6), describe_log_dirs),
     ApiKey.CREATE_PARTITIONS: Question(range(4), create_partitions),
     ApiKey.DELETE_GROUPS: Question(range(3), delete_groups),
