@@ -3,10 +3,10 @@
 import asyncio
 import os
 import signal
-import time
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 import uvloop
@@ -17,13 +17,12 @@ from broker.common.chance import Chance
 from broker.common.clock import Clock, SystemClock
 from broker.common.disk import DiskExecutor, ThreadDiskExecutor
 from broker.common.errors import ErrorCode, StorageFailure
-from broker.common.file_system import FileSystem, OsFileSystem
-from broker.common.tasks import BackgroundTasks
+from broker.common.file_system import FileLock, FileSystem, OsFileSystem
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.setting import ConfigError
 from broker.controller.controller import ControllerStartError
 from broker.controller_server import ControllerServer
+from broker.metrics.event_loop_metrics import EventLoopMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.broker_client import BrokerClient
@@ -31,19 +30,39 @@ from broker.network.byte_stream import AsyncioNetwork, Network
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
-from broker.server.broker_lifecycle_manager import BrokerStartError
-from broker.server.controller_finder import Endpoint
+from broker.server.broker_lifecycle_manager import BrokerReplacedError, BrokerStartError
+from broker.server.controller_finder import Endpoint, InconsistentLeaderError
 from broker.server.http_endpoint import HttpEndpoint
 from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
 from broker.server.metadata_observer import ClusterIdMismatchError
-from broker.server.runtime_tuning import gc_freeze, tune_process
+from broker.server.metadata_tail import MetadataDivergedError
+from broker.server.runtime_tuning import gc_freeze, process_age_seconds, tune_process
 
 log = structlog.get_logger(__name__)
 
 CONTROLLER_ENDPOINT: Final = 2  # DescribeCluster's endpoint type for controllers (KIP-919)
 WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 CLUSTER_ID_RETRY_SECONDS: Final = 0.5
-START_ERRORS: Final = (BrokerStartError, ControllerStartError, ClusterIdMismatchError, ConfigError, StorageFailure)
+
+# The cluster does not want this node, or its quorum is broken: expected, said in one sentence, no traceback.
+CLUSTER_ERRORS: Final = (
+    BrokerStartError,
+    BrokerReplacedError,
+    ClusterIdMismatchError,
+    InconsistentLeaderError,
+    MetadataDivergedError,
+)
+
+
+class NodeError(Exception):
+    """Why this node could not start, or had to stop by itself; the message tells an operator."""
+
+
+class Ending(NamedTuple):
+    """How a node ends: `reason` is empty when it was told to."""
+
+    exit_code: int
+    reason: str = ""
 
 
 class Node:
@@ -76,12 +95,21 @@ class Node:
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
-        """Start what process.roles says; what had been started is stopped again when something fails."""
+        """Start what process.roles says; what had been started is stopped again when something fails.
+
+        ConfigError for a configuration that does not fit this directory or cluster, NodeError for all other reasons
+        an operator can do something about.
+        """
+        try:
+            await self._start()
+        except (*CLUSTER_ERRORS, ControllerStartError, StorageFailure, OSError) as error:
+            raise NodeError(str(error)) from error
+
+    async def _start(self) -> None:
         config = self.config.current
         async with AsyncExitStack() as stack:
+            stack.callback(self._lock_directory().release)
             stack.callback(self.disk.close)
-            lock = self._lock_directory()
-            stack.callback(lock.release)
             await self._serve_http(stack)
             meta = await self._identify()
             log.info("node_starting", cluster_id=meta.cluster_id, node_id=meta.node_id, seed=self.chance.seed)
@@ -104,7 +132,7 @@ class Node:
         halves = [half for half in (self.controller, self.broker) if half is not None]
         return bool(halves) and all(half.is_ready for half in halves)
 
-    def _lock_directory(self) -> Any:
+    def _lock_directory(self) -> FileLock:
         directory = self.config.current.log_dir
         self.file_system.make_directories(directory)
         return self.file_system.lock(directory / ".lock")
@@ -112,7 +140,10 @@ class Node:
     async def _serve_http(self, stack: AsyncExitStack) -> None:
         address = self.config.current.metrics_http_listener
         self.http = HttpEndpoint(address.host, address.port, self.registry, lambda: self.is_ready)
-        await self.http.start()
+        try:
+            await self.http.start()
+        except OSError as error:
+            raise NodeError(f"metrics.http.listener={address}: {error.strerror or error}") from error
         stack.push_async_callback(self.http.close)
 
     async def _identify(self) -> MetaProperties:
@@ -122,8 +153,10 @@ class Node:
         """
         config = self.config.current
         cluster_id = None
-        if not config.is_controller and read_meta_properties(self.file_system, config.log_dir) is None:
-            cluster_id = await ask_for_cluster_id(config, self.network)
+        if not config.is_controller:
+            is_formatted = read_meta_properties(self.file_system, config.log_dir) is not None
+            ask = ask_for_cluster_id if is_formatted else wait_for_cluster_id
+            cluster_id = await ask(config, self.network)
         return load_or_format(
             self.file_system, self.clock, self.chance, config.log_dir, node_id=config.node_id, cluster_id=cluster_id
         )
@@ -174,83 +207,120 @@ class Node:
         return [Endpoint(host, self.controller.ports[listener.name])]
 
 
-async def ask_for_cluster_id(config: BrokerConfig, network: Network) -> str:
-    """The cluster id from whichever controller answers first; BrokerStartError when none does in time."""
+async def wait_for_cluster_id(config: BrokerConfig, network: Network) -> str:
+    """The cluster id, once a controller tells it; BrokerStartError when none does in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + config.initial_broker_registration_timeout_ms / 1000
-    schema = RequestSchema.of(ApiKey.DESCRIBE_CLUSTER, 1)
-    request = schema.DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=CONTROLLER_ENDPOINT
-    )
     while loop.time() < deadline:
-        for host, port in config.quorum_bootstrap_servers:
-            client = BrokerClient(host, port, f"broker-{config.node_id}", network=network)
-            try:
-                answer = await client.send(ApiKey.DESCRIBE_CLUSTER, 1, request, config.request_timeout_ms)
-                if answer.error_code == ErrorCode.none:
-                    return str(answer.cluster_id)
-            except (OSError, TimeoutError) as error:
-                log.info("controller_not_reached", endpoint=f"{host}:{port}", error=str(error))
-            finally:
-                await client.close()
+        cluster_id = await ask_for_cluster_id(config, network)
+        if cluster_id is not None:
+            return cluster_id
         await asyncio.sleep(CLUSTER_ID_RETRY_SECONDS)
     raise BrokerStartError("no controller told the cluster id, which this empty data directory needs")
 
 
+async def ask_for_cluster_id(config: BrokerConfig, network: Network) -> str | None:
+    """The cluster id of whichever controller answers first, each asked once; None when none does."""
+    schema = RequestSchema.of(ApiKey.DESCRIBE_CLUSTER, 1)
+    request = schema.DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=CONTROLLER_ENDPOINT
+    )
+    for host, port in config.quorum_bootstrap_servers:
+        client = BrokerClient(host, port, f"broker-{config.node_id}", network=network)
+        try:
+            answer = await client.send(ApiKey.DESCRIBE_CLUSTER, 1, request, config.controller_quorum_request_timeout_ms)
+            if answer.error_code == ErrorCode.none:
+                return str(answer.cluster_id)
+        except (OSError, TimeoutError) as error:
+            log.info("controller_not_reached", endpoint=f"{host}:{port}", error=str(error))
+        finally:
+            await client.close()
+    return None
+
+
 def run(config: BrokerConfig, *, announce: Callable[[str], None]) -> int:
-    """Run a node until SIGTERM or SIGINT; returns the exit code.  A second signal ends the process at once."""
+    """Run a node until SIGTERM or SIGINT; returns the exit code.  A second signal ends the process at once.
+
+    ConfigError or NodeError when it could not start, NodeError when it had to stop by itself.
+    """
     tune_process()
     return uvloop.run(_run(config, announce))
 
 
 async def _run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
-    started = time.perf_counter()
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[int] = loop.create_future()
-    node = Node(config)
+    ended: asyncio.Future[Ending] = loop.create_future()
     _stop_on_signals(loop, ended)
-    loop.set_exception_handler(lambda _loop, context: _halt_on(context, ended))
+    loop.set_exception_handler(lambda _loop, context: on_loop_error(context, ended))
+    node = Node(config)
+    EventLoopMetrics(node.registry).start()
+    if await start_unless_ended(node, ended):
+        gc_freeze()
+        seconds = process_age_seconds()
+        log.info("node_ready", seconds=round(seconds, 3))
+        for line in announcement(node, seconds):
+            announce(line)
+        await ended
+        await node.stop()
+    ending = ended.result()
+    if ending.reason:
+        raise NodeError(ending.reason)
+    return ending.exit_code
+
+
+async def start_unless_ended(node: Node, ended: "asyncio.Future[Ending]") -> bool:
+    """Start, but give up when `ended` says so meanwhile: False, and what had been started is stopped."""
+    starting = asyncio.current_task()
+    assert starting is not None
+    is_starting = True
+
+    def give_up(_: object) -> None:
+        if is_starting:
+            starting.cancel()
+
+    ended.add_done_callback(give_up)
     try:
-        await _unless_ended(node.start(), ended)
-    except (*START_ERRORS, OSError) as error:
-        announce(f"wherry could not start: {error}")
-        return 1
-    if ended.done():
-        return await ended
-    gc_freeze()
-    for line in announcement(node, time.perf_counter() - started):
-        announce(line)
-    exit_code = await ended
-    await node.stop()
-    return exit_code
+        await node.start()
+    except asyncio.CancelledError:
+        if not ended.done():
+            raise
+        starting.uncancel()
+        return False
+    finally:
+        is_starting = False
+    return True
 
 
-async def _unless_ended(starting: Coroutine[Any, Any, None], ended: "asyncio.Future[int]") -> None:
-    """Start, but give up when a signal or a failed task says that this node ends; what was started is stopped."""
-    async with BackgroundTasks("node", on_failure=lambda _name, _error: None) as tasks:
-        start = tasks.start("start", starting)
-        await asyncio.wait((start, ended), return_when=asyncio.FIRST_COMPLETED)
-        if start.done():
-            await start
-
-
-def _stop_on_signals(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[int]") -> None:
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[Ending]") -> None:
     def on_signal(number: signal.Signals) -> None:
         if ended.done():
             log.warning("stopping_at_once", signal=number.name)
             os._exit(128 + number)
         log.info("stopping", signal=number.name)
-        ended.set_result(0)
+        ended.set_result(Ending(0))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
 
 
-def _halt_on(context: dict[str, Any], ended: "asyncio.Future[int]") -> None:
-    """A task or callback failed in a way nobody expected: stop, so that what is wrong does not spread (fail fast)."""
-    log.error("halting", reason=context.get("message"), exc_info=context.get("exception"))
-    if not ended.done():
-        ended.set_result(1)
+def on_loop_error(
+    context: dict[str, Any], ended: "asyncio.Future[Ending]", halt: Callable[[int], object] = os._exit
+) -> None:
+    """A task or callback failed and nobody was there to hear of it.
+
+    What the cluster does to us ends the node in order.  What nobody expected halts it at once, as a broken invariant
+    does in Kafka: no clean-shutdown marker, so that the next start looks at everything.
+    """
+    error = context.get("exception")
+    if isinstance(error, CLUSTER_ERRORS):
+        if not ended.done():
+            ended.set_result(Ending(1, str(error)))
+    elif "future" in context:  # its waiter was cancelled before it looked: nobody depends on it
+        log.warning("error_not_retrieved", reason=context.get("message"), exc_info=error)
+    else:
+        log.critical("halting", reason=context.get("message"), exc_info=error)
+        sys.stderr.flush()
+        halt(1)
 
 
 def announcement(node: Node, seconds: float) -> list[str]:

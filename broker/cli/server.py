@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from broker.cli.configuration import add_override_option, load_config, warn_of_u
 from broker.common.logging import configure_logging
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+EXIT_FAILURE = 1  # the configuration can be read, but this node cannot run with it here and now
 
 
 def add_command(commands: "argparse._SubParsersAction[Any]") -> None:
@@ -27,9 +30,19 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.file, os.environ, arguments.override)
     configure_logging(arguments.log_level)
     warn_of_unknown_names(config)
-    from broker.node import run as run_node  # late: wrong configuration is told without loading the broker
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave_at_once)  # until the node's own handlers: nothing is open yet
+    from broker import node  # late: wrong configuration is told without loading the broker
 
-    return run_node(config, announce=announce)
+    try:
+        return node.run(config, announce=announce)
+    except node.NodeError as error:
+        print(f"wherry: {error}", file=sys.stderr)
+        return EXIT_FAILURE
+
+
+def _leave_at_once(_number: int, _frame: object) -> None:
+    os._exit(0)
 
 
 def announce(line: str) -> None:

@@ -48,7 +48,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "controller.quorum.fetch.max.bytes": "Metadata is fetched 1 MiB at a time, Kafka's default.",
     "controller.quorum.fetch.snapshot.max.bytes": "Snapshots are fetched 1 MiB at a time, Kafka's default.",
     "controller.quota.*": _QUOTAS,
-    "controller.socket.timeout.ms": "Requests to the controller obey controller.quorum.request.timeout.ms.",
+    "controller.socket.timeout.ms": "Requests to the controller obey request.timeout.ms.",
     "cordoned.log.dirs": "There is one log directory per broker.",
     "delegation.token.*": _TOKENS,
     "delete.records.purgatory.purge.interval.requests": _PURGATORY,

@@ -105,7 +105,8 @@ class NodeSettings(Config):
         INT,
         default=2000,
         valid=at_least(0),
-        doc="How long a request to the controller may take before the connection is given up, in milliseconds.",
+        doc="How long a controller may take to tell its versions, its cluster or a piece of a snapshot before another "
+        "one is asked, in milliseconds.",
     )
     controller_quorum_fetch_timeout_ms = Setting(
         "controller.quorum.fetch.timeout.ms",

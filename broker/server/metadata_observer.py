@@ -72,13 +72,16 @@ class MetadataObserver:
         publisher: MetadataPublisher,
         identity: BrokerIdentity,
         fetch_timeout_ms: int = 2_000,
+        request_timeout_ms: int = 2_000,
         retry_backoff_ms: int = 20,
     ) -> None:
+        """`fetch_timeout_ms`: how long the leader may be silent; `request_timeout_ms` bounds all other requests."""
         self._finder = finder
         self._connect = connect
         self._publisher = publisher
         self._identity = identity
         self._fetch_timeout_ms = fetch_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._loader = MetadataLoader()
         self._tail = MetadataTail()
@@ -303,12 +306,12 @@ class MetadataObserver:
     async def _download_snapshot(self, end_offset: Offset, epoch: int) -> bytearray | None:
         content = bytearray()
         while True:
-            async with asyncio.timeout(self._fetch_timeout_ms / 1000):
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
                 connection = await self._connected()
                 version = self._version(ApiKey.FETCH_SNAPSHOT, FETCH_SNAPSHOT_VERSIONS)
                 request = self._snapshot_request(version, end_offset, epoch, len(content))
                 key = int(ApiKey.FETCH_SNAPSHOT)
-                response = await connection.send(key, version, request, self._fetch_timeout_ms)
+                response = await connection.send(key, version, request, self._request_timeout_ms)
             self._raise_if_other_cluster(response.error_code)
             if response.error_code != ErrorCode.none:
                 log.warning("metadata_snapshot_refused", error=response.error_code.name)
@@ -349,7 +352,7 @@ class MetadataObserver:
         await self._disconnect()
         endpoint = leader.endpoint if leader is not None else self._finder.next_bootstrap_endpoint()
         self._connection, self._connected_to = self._connect(endpoint), endpoint
-        self._versions = await self._connection.versions(self._fetch_timeout_ms)
+        self._versions = await self._connection.versions(self._request_timeout_ms)
         return self._connection
 
     def _version(self, api_key: ApiKey, ours: range) -> int:

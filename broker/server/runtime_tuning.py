@@ -2,7 +2,10 @@
 
 import ctypes
 import gc
+import os
 import sys
+import time
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -53,3 +56,15 @@ def gc_freeze() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+_STARTED_AT: Final = time.perf_counter()
+
+
+def process_age_seconds(stat: Path = Path("/proc/self/stat")) -> float:
+    """Since when this process runs, imports included; where there is no /proc, since this module was imported."""
+    try:
+        started_ticks = int(stat.read_text().rpartition(")")[2].split()[19])  # field 22, after the command's name
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return time.perf_counter() - _STARTED_AT
