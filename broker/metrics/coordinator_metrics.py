@@ -19,7 +19,6 @@ _STATE_GAUGES: Final = {
     "PreparingRebalance": "NumGroupsPreparingRebalance",
     "CompletingRebalance": "NumGroupsCompletingRebalance",
     "Stable": "NumGroupsStable",
-    "Dead": "NumGroupsDead",
     "Empty": "NumGroupsEmpty",
 }
 

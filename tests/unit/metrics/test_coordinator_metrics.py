@@ -62,7 +62,6 @@ def test_gauges_read_the_coordinator() -> None:
         "numgroupspreparingrebalance": 2,
         "numgroupscompletingrebalance": 3,
         "numgroupsstable": 4,
-        "numgroupsdead": 5,
     }
     assert {name: sample(registry, MANAGER + name) for name in expected} == expected
     assert [sample(registry, f"{PREFIX}num_partitions", state=state) for state in ("loading", "active", "failed")] == [
