@@ -137,10 +137,10 @@ class Cluster:
         request = _offset_commit(schema, group, topic or self.topic, None, offset)
         assert errors_of(self.client.ask(ApiKey.OFFSET_COMMIT, 2, request)) == {"none"}
 
-    def produce(self, topic: str, records: bytes, acks: int = -1, timeout_ms: int = 10_000) -> Any:
+    def produce(self, topic: str, records: bytes, acks: int = -1) -> Any:
         """The answer's partition."""
         schema = self.client.request(ApiKey.PRODUCE, 9)
-        request = _produce(schema, topic, None, records, acks, timeout_ms)
+        request = _produce(schema, topic, None, records, acks)
         return self.client.ask(ApiKey.PRODUCE, 9, request).responses[0].partition_responses[0]
 
 
@@ -165,13 +165,10 @@ def _creatable(schema: Schema, name: str, partitions: int = 1, configs: tuple[An
     )
 
 
-def _produce(
-    schema: Schema, topic: str, topic_id: uuid.UUID | None, records: bytes, acks: int = -1, timeout_ms: int = 10_000
-) -> Any:
+def _produce(schema: Schema, topic: str, topic_id: uuid.UUID | None, records: bytes, acks: int = -1) -> Any:
     row = schema.PartitionProduceData(index=0, records=records)
     data = schema.TopicProduceData(name=topic, topic_id=topic_id, partition_data=(row,))
-    timeout = timedelta(milliseconds=timeout_ms)
-    return schema.ProduceRequest(transactional_id=None, acks=acks, timeout=timeout, topic_data=(data,))
+    return schema.ProduceRequest(transactional_id=None, acks=acks, timeout=10 * SECOND, topic_data=(data,))
 
 
 def produce(cluster: Cluster, schema: Schema) -> Any:
@@ -331,7 +328,6 @@ def offset_for_leader_epoch(cluster: Cluster, schema: Schema) -> Any:
 
 def write_txn_markers(cluster: Cluster, schema: Schema) -> Any:
     name, _ = cluster.new_topic()
-    cluster.produce(name, batch(b"x", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True))
     topic = schema.WritableTxnMarkerTopic(name=name, partition_indexes=(0,))
     marker = schema.WritableTxnMarker(
         producer_id=9, producer_epoch=0, transaction_result=True, topics=(topic,), coordinator_epoch=0

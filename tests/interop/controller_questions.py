@@ -112,7 +112,7 @@ def describe_cluster(_cluster: Cluster, schema: Schema) -> Any:
     )
 
 
-def _registration(cluster: Cluster, schema: Schema, broker_id: int) -> Any:
+def registration(cluster: Cluster, schema: Schema, broker_id: int) -> Any:
     listener = schema.Listener(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0)
     features = (("metadata.version", 1, 30), ("kraft.version", 0, 1), ("group.version", 0, 1))
     return schema.BrokerRegistrationRequest(
@@ -130,12 +130,12 @@ def _registration(cluster: Cluster, schema: Schema, broker_id: int) -> Any:
 
 
 def broker_registration(cluster: Cluster, schema: Schema) -> Any:
-    return _registration(cluster, schema, next(_broker_ids))
+    return registration(cluster, schema, next(_broker_ids))
 
 
 def unregister_broker(cluster: Cluster, schema: Schema) -> Any:
     broker_id = next(_broker_ids)
-    request = _registration(cluster, RequestSchema.of(ApiKey.BROKER_REGISTRATION, 4), broker_id)
+    request = registration(cluster, RequestSchema.of(ApiKey.BROKER_REGISTRATION, 4), broker_id)
     with WireClient(cluster.broker.controller_port) as controller:
         assert errors_of(controller.ask(ApiKey.BROKER_REGISTRATION, 4, request)) == {"none"}
     return schema.UnregisterBrokerRequest(broker_id=broker_id)

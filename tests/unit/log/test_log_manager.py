@@ -1,6 +1,7 @@
 """LogManager: start, creation, deletion, checkpoints, shutdown."""
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -103,6 +104,25 @@ async def test_17_a_kill_recovers_from_the_recovery_points() -> None:
     assert found is not None
     assert (found.log_end_offset, found.high_watermark, found.recovery_point) == (6, 5, 4)
     assert node.metrics.recovered_bytes.value == 2 * 79
+
+
+async def test_logs_still_to_load_are_counted_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    manager = await node.start()
+    for partition in range(3):
+        manager.get_or_create(TopicPartition("t", partition), TOPIC_ID)
+    await manager.shutdown(broker_epoch=1)
+    seen = []
+    load = LogManager._load_part
+
+    def note_and_load(self: LogManager, *arguments: Any) -> Any:
+        seen.append(node.metrics.remaining_logs_to_recover)
+        return load(self, *arguments)
+
+    monkeypatch.setattr(LogManager, "_load_part", note_and_load)
+    monkeypatch.setattr("broker.log.log_manager.LOAD_SLICE", 1)
+    await node.start()
+    assert (seen, node.metrics.remaining_logs_to_recover) == ([3, 2, 1], 0)
 
 
 async def test_a_power_cut_without_flush_keeps_the_directory_usable() -> None:

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from broker.common.disk import InlineDiskExecutor
-from broker.common.errors import ErrorCode, StorageFailure
+from broker.common.errors import CorruptMessageError, ErrorCode, StorageFailure
+from broker.log.unified_log import UnifiedLog
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.replication.fetch_params import EpochEndOffset, FetchParams, FetchPartition, FetchPartitionResult
@@ -162,6 +163,17 @@ def test_requests_are_counted_by_topic(world: ReplicaWorld) -> None:
     read(world, [asked(), asked(9), asked(current_leader_epoch=9)])
     stats = world.partition().topic_stats
     assert (stats.total_fetch_requests, stats.failed_fetch_requests) == (3, 0)
+
+
+def test_a_failure_that_is_the_brokers_own_is_counted(world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nonsense(*_: Any, **__: Any) -> None:
+        raise CorruptMessageError("no batch at position 0")
+
+    world.append(batch("a"))
+    monkeypatch.setattr(UnifiedLog, "read", find_nonsense)
+    (result,) = read(world, [asked()])
+    stats = world.partition().topic_stats
+    assert (result.error, stats.failed_fetch_requests) == (ErrorCode.corrupt_message, 1)
 
 
 class ColdDisk(InlineDiskExecutor):

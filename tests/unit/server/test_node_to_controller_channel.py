@@ -104,6 +104,28 @@ def test_the_time_out_bounds_queueing_and_retries_and_frees_the_queue() -> None:
     simulate(story)
 
 
+def test_what_waits_for_the_controller_is_counted() -> None:
+    async def story(loop: SimLoop) -> None:
+        controller = FakeController()
+
+        async def slow(_: Any) -> Any:
+            await asyncio.sleep(0.1)
+            return answer()
+
+        controller.answers[ApiKey.UNREGISTER_BROKER] = slow
+        async with channel_to(controller, finder_with_leader()).running() as channel:
+            sent = asyncio.gather(*(channel.send(unregister(broker)) for broker in (1, 2, 3)))
+            sizes = []
+            for _ in range(4):
+                await asyncio.sleep(0.05)
+                sizes.append(channel.queue_size)
+                await asyncio.sleep(0.05)
+            await sent
+        assert sizes == [3, 2, 1, 0]
+
+    simulate(story)
+
+
 def test_an_answer_that_never_comes_is_given_up_after_the_request_time_out() -> None:
     async def story(loop: SimLoop) -> None:
         controller = FakeController()

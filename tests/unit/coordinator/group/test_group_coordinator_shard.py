@@ -151,3 +151,16 @@ def test_44_members_get_a_whole_session_after_a_load() -> None:
         assert world.describe() == ("Empty", 0)
 
     run_world(story)
+
+
+def test_expired_offsets_are_counted() -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(1, partition=0, retention_time_ms=1000)
+        await world.commit(2, partition=1, retention_time_ms=1000)
+        await world.commit(3, partition=2, retention_time_ms=3_600_000)
+        world.clock.jump(1000)
+        world.shard.expire()
+        counted = "kafka_server_group_coordinator_metrics_offset_expiration_total"
+        assert world.registry.prometheus.get_sample_value(counted) == 2
+
+    run_world(story)
