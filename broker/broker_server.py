@@ -72,6 +72,7 @@ class ControllerLink:
             publisher=publisher,
             identity=identity,
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
             retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
         )
         # Half a session: a heartbeat that is stuck leaves time for another one (kraft: heartbeat channel).
@@ -137,6 +138,7 @@ class BrokerServer:
             clock=clock,
             alter_partition_manager=DetachedAlterPartitionManager(),
             broker_epoch=lambda: self.lifecycle.broker_epoch,
+            is_fenced=lambda: self.lifecycle.is_fenced,
         )
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
         group_metrics = CoordinatorMetrics(registry)
@@ -229,7 +231,7 @@ class BrokerServer:
         await self.logs.shutdown(self.lifecycle.broker_epoch)
 
     async def stop(self) -> None:
-        """Hand over leadership, refuse new clients, answer who waits, then flush and close the logs."""
+        """Hand over leadership, close listeners and connections, then flush and close the logs."""
         if self.config.current.controlled_shutdown_enable:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.sockets.stop_accepting()

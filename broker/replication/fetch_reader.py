@@ -50,14 +50,22 @@ class ReplicaSelector(Protocol):
 
 
 class FetchReader:
-    """Reads the partitions that are hosted here; `replica_selector` None: consumers are served by whom they ask."""
+    """Reads the partitions that are hosted here; `replica_selector` None: consumers are served by whom they ask.
+
+    While `is_fenced`, consumers are refused: what this broker would show them may be the past.
+    """
 
     def __init__(
-        self, hosted: HostedPartitions, disk: DiskExecutor, replica_selector: ReplicaSelector | None = None
+        self,
+        hosted: HostedPartitions,
+        disk: DiskExecutor,
+        replica_selector: ReplicaSelector | None = None,
+        is_fenced: Callable[[], bool] = lambda: False,
     ) -> None:
         self._hosted = hosted
         self._disk = disk
         self._replica_selector = replica_selector
+        self._is_fenced = is_fenced
 
     def locate(
         self, params: FetchParams, requests: Sequence[FetchPartition], *, is_first_read: bool
@@ -67,6 +75,8 @@ class FetchReader:
         The first batch of the first partition that has one is taken even if it exceeds the limits, or a consumer
         could never pass it (KIP-74); everything else fits.  A follower's progress is recorded in the first read only.
         """
+        if self._is_fenced() and not params.is_from_follower:
+            return [_error(request, ErrorCode.not_leader_or_follower) for request in requests]
         results = []
         remaining = params.max_bytes
         must_have_one = True

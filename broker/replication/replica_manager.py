@@ -92,7 +92,9 @@ class ReplicaManager:
         broker_epoch: Callable[[], int] = lambda: NO_EPOCH,
         monotonic_ms: Callable[[], int] = monotonic_ms,
         replica_selector: ReplicaSelector | None = None,
+        is_fenced: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_fenced` asks whether this broker must refuse to lead: clients are then sent to look for the leader."""
         self.local_broker_id = local_broker_id
         self.topic_stats = BrokerTopicStats()
         self.produce_purgatory: Purgatory[DelayedOperation] = Purgatory("Produce")
@@ -112,7 +114,8 @@ class ReplicaManager:
             topic_stats=self.topic_stats,
             before_stop=self._group_commit.commit_partition,
         )
-        self._reader = FetchReader(self._hosted, disk, replica_selector)
+        self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced)
+        self._is_fenced = is_fenced
         self.context = PartitionContext(
             local_broker_id=local_broker_id,
             config=config,
@@ -203,6 +206,7 @@ class ReplicaManager:
         )
         find = self._hosted.get
         stage = self._group_commit.append
+        is_fenced = origin is AppendOrigin.CLIENT and self._is_fenced()
         for index, (topic_partition, batch) in enumerate(entries):
             if required_acks not in VALID_ACKS:
                 request.refuse_one(index, ErrorCode.invalid_required_acks)
@@ -214,6 +218,9 @@ class ReplicaManager:
             if partition is None or partition.is_offline:
                 self.topic_stats.find(topic_partition.topic).total_produce_requests += 1
                 request.refuse_one(index, self.lookup_error(topic_partition))
+                continue
+            if is_fenced:
+                request.refuse_one(index, ErrorCode.not_leader_or_follower)
                 continue
             stage(partition, batch, request, index)
 

@@ -176,6 +176,7 @@ class ReplicaWorld:
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self.now_ms = 1_000_000
+        self.is_fenced = False
         self.clock = SettableClock()
         self.config = ConfigHolder(broker_config({"log.dirs": str(directory), **(properties or {})}))
         self.metadata = MetadataCache(Chance(1))
@@ -191,6 +192,7 @@ class ReplicaWorld:
             alter_partition_manager=self.alter_partition,
             broker_epoch=lambda: 10 + LOCAL_BROKER_ID,
             monotonic_ms=lambda: self.now_ms,
+            is_fenced=lambda: self.is_fenced,
         )
         self.sessions = FetchManager(
             FetchSessionCache(1000, Chance(2)),

@@ -52,6 +52,31 @@ def test_partitions_of_a_request_are_independent(world: ReplicaWorld) -> None:
     simulate(story)
 
 
+def test_a_fenced_broker_sends_clients_away_and_serves_followers(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t", replicas=(1, 2))
+        await world.produce([(T, batch("a"))], acks=1)
+        world.is_fenced = True
+        results = await world.produce([(T, batch("b"))], acks=1)
+        assert [result.error for result in results] == [ErrorCode.not_leader_or_follower]
+        answers: list[list[ErrorCode]] = []
+        for params in (
+            FetchParams(version=12, max_wait_ms=500),
+            FetchParams(version=12, replica_id=2, replica_epoch=12),
+        ):
+            world.replicas.fetch(
+                params,
+                [FetchPartition("t", 0, 0, 1000)],
+                lambda results: answers.append([result.error for result in results]),
+            )
+        assert answers == [[ErrorCode.not_leader_or_follower], [ErrorCode.none]]
+        world.is_fenced = False
+        results = await world.produce([(T, batch("b"))], acks=1)
+        assert [(result.error, result.base_offset) for result in results] == [(ErrorCode.none, 1)]
+
+    simulate(story)
+
+
 def test_acks_that_do_not_exist_are_refused_for_all(world: ReplicaWorld) -> None:
     async def story(loop: SimLoop) -> None:
         world.create_topic("t")
