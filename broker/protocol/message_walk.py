@@ -1,8 +1,9 @@
 """Walk a message by its schema before kio reads it.
 
 kio's reader takes memory for as many items as an array claims to have, so that a count of two thousand million ends
-the process; and it refuses tagged fields it does not know, which every future client sends (KIP-482).  The walk checks
-that each length and count fits the bytes that are there, and can leave the unknown fields out.
+the process; it reads null where an array may not be null; and it refuses tagged fields it does not know, which every
+future client sends (KIP-482).  The walk checks that each length and count fits the bytes that are there and that arrays
+are null only where they may be, and can leave the unknown fields out.
 """
 
 import dataclasses
@@ -133,14 +134,14 @@ def _field(field: "dataclasses.Field[Any]", is_flexible: bool, is_tagged: bool) 
     if dataclasses.is_dataclass(inner):
         assert isinstance(inner, type)
         if is_array:
-            return _array(_entity(inner), is_flexible)
+            return _array(_entity(inner), is_flexible, is_optional)
         return _nullable(_entity(inner)) if is_optional and not is_tagged else _entity(inner)
     kafka_type = field.metadata["kafka_type"]
     size = _FIXED_SIZES.get(kafka_type)
     if is_array and size:
-        return _fixed_array(size, is_flexible)
+        return _fixed_array(size, is_flexible, is_optional)
     item = _fixed(size) if size else _sized(kafka_type, is_flexible)
-    return _array(item, is_flexible) if is_array else item
+    return _array(item, is_flexible, is_optional) if is_array else item
 
 
 def _unwrap(annotation: Any) -> tuple[Any, bool, bool]:
@@ -183,17 +184,17 @@ def _legacy_bytes(frame: bytes, position: int, out: bytearray | None) -> int:
     return _pass(frame, position, position + 4 + size if size > 0 else position + 4, out)
 
 
-def _fixed_array(size: int, is_flexible: bool) -> Step:
+def _fixed_array(size: int, is_flexible: bool, is_optional: bool) -> Step:
     def step(frame: bytes, position: int, out: bytearray | None) -> int:
-        count, start = _count(frame, position, is_flexible)
+        count, start = _count(frame, position, is_flexible, is_optional)
         return _pass(frame, position, start + count * size, out)
 
     return step
 
 
-def _array(item: Step, is_flexible: bool) -> Step:
+def _array(item: Step, is_flexible: bool, is_optional: bool) -> Step:
     def step(frame: bytes, position: int, out: bytearray | None) -> int:
-        count, start = _count(frame, position, is_flexible)
+        count, start = _count(frame, position, is_flexible, is_optional)
         position = _pass(frame, position, start, out)
         for _ in range(count):
             position = item(frame, position, out)
@@ -202,7 +203,7 @@ def _array(item: Step, is_flexible: bool) -> Step:
     return step
 
 
-def _count(frame: bytes, position: int, is_flexible: bool) -> tuple[int, int]:
+def _count(frame: bytes, position: int, is_flexible: bool, is_optional: bool) -> tuple[int, int]:
     """How many items follow (none for null), and where; every item takes a byte at least."""
     if is_flexible:
         count, start = read_unsigned_varint(frame, position)
@@ -212,6 +213,8 @@ def _count(frame: bytes, position: int, is_flexible: bool) -> tuple[int, int]:
         count = int.from_bytes(frame[position:start], "big", signed=True)
     if count > len(frame) - start:
         raise MalformedFrameError(f"an array of {count} items at {position} in a frame of {len(frame)}")
+    if count < 0 and not is_optional:
+        raise MalformedFrameError(f"a null array at {position}, where null is not allowed")
     return max(count, 0), start
 
 

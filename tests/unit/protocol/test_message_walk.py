@@ -137,3 +137,17 @@ def test_what_stands_in_a_known_tagged_field_is_checked_too() -> None:
     tagged = body[:-1] + b"\x01\x00\x03\x7fab"  # cluster_id, a string of 126 bytes in a field of three
     with pytest.raises(MalformedFrameError):
         readable_by_kio(entity, tagged, 0)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (ApiKey.CREATE_TOPICS, 4, b"\xff\xff\xff\xff" + bytes(5)),
+        (ApiKey.CREATE_TOPICS, 7, bytes(7)),
+        (ApiKey.DELETE_TOPICS, 3, b"\xff\xff\xff\xff" + bytes(4)),
+    ],
+)
+def test_null_is_refused_where_an_array_may_not_be_null(api_key: ApiKey, version: int, body: bytes) -> None:
+    """Kafka: "non-nullable field topics was serialized as null"."""
+    with pytest.raises(MalformedFrameError, match="null array"):
+        readable_by_kio(load_request_schema(api_key, version), body, 0)
