@@ -126,6 +126,19 @@ class World:
             for topic in TOPICS:
                 self._create(topic)
 
+    def keep_only(self, others: set[str]) -> None:
+        """Delete every topic but those of the world, the given ones and internal ones."""
+        schema = self._client.request(ApiKey.METADATA, 12)
+        request = schema.MetadataRequest(
+            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        rows = self._client.ask(ApiKey.METADATA, 12, request).topics
+        for row in rows:
+            if row.name not in TOPICS and row.name not in others and not row.is_internal:
+                self._delete(row.name)
+        for topic in TOPICS:
+            self._create(topic)
+
     def leave(self, group: str, member_id: str) -> None:
         schema = self._client.request(ApiKey.LEAVE_GROUP, 3)
         members = tuple(
