@@ -1,21 +1,26 @@
 """LeaderAppend: one call of `UnifiedLog.append_as_leader`, from checked batches to one write."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker.common.buffers import MutableBuffer
 from broker.common.errors import KafkaError, RecordListTooLargeError, StorageFailure
+from broker.common.identifiers import NO_TIMESTAMP
 from broker.config.topic_config import TopicConfig
 from broker.log.log_append import LogAppendResult
-from broker.log.producer_state_entry import ProducerAppendInfo
+from broker.log.producer_state_entry import BatchMetadata, ProducerAppendInfo
 from broker.log.producer_state_manager import parse_marker
 from broker.records.append_origin import AppendOrigin
 from broker.records.compression import CompressionType
 from broker.records.control_record import EndTransactionMarker
 from broker.records.log_validator import LogValidator
-from broker.records.record_batch import TIMESTAMP_TYPE_MASK, RecordBatch, TimestampType
+from broker.records.record_batch import RecordBatch, TimestampType
 
 if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
+
+
+NOT_WRITTEN: Final = LogAppendResult()  # in the place of a result that is not known yet
 
 
 class LeaderAppend:
@@ -23,97 +28,107 @@ class LeaderAppend:
     and written together."""
 
     __slots__ = (
-        "_failure",
         "_infos",
         "_leader_epoch",
         "_log",
         "_next_offset",
         "_now_ms",
         "_origin",
+        "_results",
+        "_segment",
         "_staged",
         "_staged_size",
-        "results",
+        "_validator",
     )
 
     def __init__(self, unified_log: "UnifiedLog", leader_epoch: int, origin: AppendOrigin, now_ms: int) -> None:
         self._log = unified_log
+        self._validator = unified_log.validator
+        self._segment = unified_log.segments.active
         self._leader_epoch = leader_epoch
         self._origin = origin
         self._now_ms = now_ms
         self._next_offset = unified_log.log_end_offset
-        self._staged: list[tuple[LogAppendResult, RecordBatch]] = []
+        self._staged: list[tuple[int, RecordBatch]] = []  # checked but not written, with the place of their results
         self._staged_size = 0
         self._infos: dict[int, ProducerAppendInfo] = {}
-        self._failure: StorageFailure | None = None
-        self.results: list[LogAppendResult] = []
+        self._results: list[LogAppendResult] = []
 
-    def stage(self, buffer: MutableBuffer) -> None:
-        result = LogAppendResult()
-        self.results.append(result)
-        if self._failure is not None:
-            result.error = self._failure
-            return
+    def append(self, buffers: Sequence[MutableBuffer]) -> list[LogAppendResult]:
+        """One result per batch.  Once the disk has refused, nothing more is tried."""
+        results = self._results = [NOT_WRITTEN] * len(buffers)
         try:
-            self._stage(buffer, result)
+            for place, buffer in enumerate(buffers):
+                try:
+                    self._stage(place, buffer)
+                except StorageFailure:
+                    raise
+                except KafkaError as error:
+                    results[place] = LogAppendResult(error)
+            self._commit()
         except StorageFailure as failure:
-            self._failure = result.error = failure
             self._log.count_storage_failure()
-        except KafkaError as error:
-            result.error = error
+            for place, result in enumerate(results):
+                if result is NOT_WRITTEN:
+                    results[place] = LogAppendResult(failure)
+        return results
 
-    def _stage(self, buffer: MutableBuffer, result: LogAppendResult) -> None:
-        unified_log = self._log
+    def _stage(self, place: int, buffer: MutableBuffer) -> None:
         batch = RecordBatch.parse(buffer)
-        unified_log.validator.check_batch(batch, self._origin)
+        self._validator.check_batch(batch, self._origin)
         info: ProducerAppendInfo | None = None
         marker: EndTransactionMarker | None = None
         if batch.producer_id >= 0:
             if batch.is_control:
                 marker = parse_marker(batch)
-                self.commit_or_raise()  # a marker is written alone, so that transactions end in the order of the log
+                self._commit()  # a marker is written alone, so that transactions end in the order of the log
                 if marker is not None:
                     info = self._info(batch)
                     info.check_marker(batch.producer_epoch, marker.coordinator_epoch)
             else:
                 info = self._info(batch)
-                if self._is_duplicate(info, batch, result):
-                    return
+                if self._origin is AppendOrigin.CLIENT:
+                    duplicate = info.find_duplicate(batch)
+                    if duplicate is not None:
+                        self._answer_duplicate(place, duplicate)
+                        return
                 info.check(batch)
-        batch = unified_log.validator.assign(buffer, batch, self._next_offset, self._leader_epoch, self._now_ms)
+        batch = self._validator.assign(buffer, batch, self._next_offset, self._leader_epoch, self._now_ms)
         self._make_room(batch)
-        self._staged.append((result, batch))
+        self._staged.append((place, batch))
         self._staged_size += batch.size_bytes
         self._next_offset += batch.last_offset_delta + 1
         if info is not None:
             self._record_producer(batch, marker)
 
-    def _is_duplicate(self, info: ProducerAppendInfo, batch: RecordBatch, result: LogAppendResult) -> bool:
-        if self._origin is not AppendOrigin.CLIENT:
-            return False
-        duplicate = info.find_duplicate(batch)
-        if duplicate is None:
-            return False
-        self.commit_or_raise()  # what it duplicates may be staged, and could still fail
-        result.is_duplicate = True
-        result.base_offset = duplicate.first_offset
-        result.last_offset = duplicate.last_offset
-        result.log_append_time = duplicate.timestamp if self._log.config.is_log_append_time else -1
-        result.log_start_offset = self._log.log_start_offset
-        return True
+    def _answer_duplicate(self, place: int, duplicate: BatchMetadata) -> None:
+        self._commit()  # what it duplicates may be staged, and could still fail
+        self._results[place] = LogAppendResult(
+            None,
+            duplicate.first_offset,
+            duplicate.last_offset,
+            duplicate.timestamp if self._log.config.is_log_append_time else NO_TIMESTAMP,
+            self._log.log_start_offset,
+            is_duplicate=True,
+        )
 
     def _make_room(self, batch: RecordBatch) -> None:
         """Roll when the batch does not belong into the active segment any more."""
         unified_log = self._log
         size, last_offset = batch.size_bytes, batch.base_offset + batch.last_offset_delta
-        if size > unified_log.segment_bytes:
+        segment_bytes, segment_ms = unified_log.segment_bytes, unified_log.segment_ms
+        if size > segment_bytes:
             raise RecordListTooLargeError(
                 f"Message batch size is {size} bytes in append to partition {unified_log.topic_partition}, which "
-                f"exceeds the maximum configured segment size of {unified_log.segment_bytes}."
+                f"exceeds the maximum configured segment size of {segment_bytes}."
             )
-        if unified_log.should_roll(self._staged_size + size, batch.max_timestamp, last_offset, self._now_ms):
-            self.commit_or_raise()
-            if unified_log.should_roll(size, batch.max_timestamp, last_offset, self._now_ms):
+        should_roll = self._segment.should_roll
+        timestamp, now_ms = batch.max_timestamp, self._now_ms
+        if should_roll(self._staged_size + size, timestamp, last_offset, now_ms, segment_bytes, segment_ms):
+            self._commit()
+            if should_roll(size, timestamp, last_offset, now_ms, segment_bytes, segment_ms):
                 unified_log.roll_at(self._next_offset)
+                self._segment = unified_log.segments.active
 
     def _record_producer(self, batch: RecordBatch, marker: EndTransactionMarker | None) -> None:
         info = self._info(batch)  # another one than was checked, if making room has committed that
@@ -127,7 +142,7 @@ class LeaderAppend:
             batch.max_timestamp,
             is_abort=not marker.is_commit,
         )
-        self.commit_or_raise()
+        self._commit()
 
     def _info(self, batch: RecordBatch) -> ProducerAppendInfo:
         info = self._infos.get(batch.producer_id)
@@ -136,40 +151,23 @@ class LeaderAppend:
             self._infos[batch.producer_id] = info
         return info
 
-    def commit_or_raise(self) -> None:
-        if self._staged:
-            staged, infos = self._staged, self._infos
-            self._staged, self._staged_size, self._infos = [], 0, {}
-            try:
-                self._log.write([batch.buffer for _, batch in staged], self._next_offset)
-            except StorageFailure as failure:
-                for result, _ in staged:
-                    result.error = failure
-                raise
-            self._accept(staged)
-            self._log.accept_leader_batches(infos, self._next_offset)
-
-    def _accept(self, staged: list[tuple[LogAppendResult, RecordBatch]]) -> None:
-        log = self._log
+    def _commit(self) -> None:
+        """Write what is staged.  StorageFailure: nothing of it is written."""
+        staged = self._staged
+        if not staged:
+            return
+        log, infos = self._log, self._infos
+        self._staged, self._staged_size, self._infos = [], 0, {}
+        log.write([batch.buffer for _, batch in staged], self._next_offset)
         if self._leader_epoch > log.newest_epoch:
             log.maybe_assign_epoch_start_offset(self._leader_epoch, staged[0][1].base_offset)
-        accept = log.segments.active.accept
-        log_start_offset = log.log_start_offset
-        for result, batch in staged:
-            result.base_offset = base_offset = batch.base_offset
-            result.last_offset = last_offset = base_offset + batch.last_offset_delta
+        accept, results, log_start_offset = self._segment.accept, self._results, log.log_start_offset
+        for place, batch in staged:
+            base_offset = batch.base_offset
+            last_offset = base_offset + batch.last_offset_delta
             accept(base_offset, last_offset, batch.max_timestamp, batch.size_bytes)
-            if batch.attributes & TIMESTAMP_TYPE_MASK:
-                result.log_append_time = batch.log_append_time
-            result.log_start_offset = log_start_offset
-            result.record_count = batch.record_count
-            result.size_bytes = batch.size_bytes
-
-    def commit(self) -> None:
-        try:
-            self.commit_or_raise()
-        except StorageFailure:
-            self._log.count_storage_failure()
+            results[place] = LogAppendResult(None, base_offset, last_offset, batch.log_append_time, log_start_offset)
+        log.accept_leader_batches(infos, self._next_offset)
 
 
 def make_validator(config: TopicConfig, name: str) -> LogValidator:

@@ -12,26 +12,24 @@ from broker.records.log_validator import RecordError, RecordValidationError
 class LogAppendResult:
     """The fate of one batch.  With an error nothing of it is in the log and the offsets are -1."""
 
-    __slots__ = (
-        "base_offset",
-        "error",
-        "is_duplicate",
-        "last_offset",
-        "log_append_time",
-        "log_start_offset",
-        "record_count",
-        "size_bytes",
-    )
+    __slots__ = ("base_offset", "error", "is_duplicate", "last_offset", "log_append_time", "log_start_offset")
 
-    def __init__(self) -> None:
-        self.error: KafkaError | None = None
-        self.base_offset = NO_OFFSET
-        self.last_offset = NO_OFFSET
-        self.log_append_time = NO_TIMESTAMP
-        self.log_start_offset = NO_OFFSET
-        self.is_duplicate = False
-        self.record_count = 0
-        self.size_bytes = 0  # as written, after a change of codec
+    def __init__(
+        self,
+        error: KafkaError | None = None,
+        base_offset: int = NO_OFFSET,
+        last_offset: int = NO_OFFSET,
+        log_append_time: int = NO_TIMESTAMP,
+        log_start_offset: int = NO_OFFSET,
+        *,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.error = error
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
 
     @property
     def record_errors(self) -> tuple[RecordError, ...]:

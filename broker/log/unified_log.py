@@ -57,7 +57,6 @@ class UnifiedLog:
         "_flush_messages",
         "_local",
         "_retention",
-        "_segment_ms",
         "high_watermark",
         "is_closed",
         "is_dirty",
@@ -65,6 +64,7 @@ class UnifiedLog:
         "newest_epoch",
         "producer_state_manager",
         "segment_bytes",
+        "segment_ms",
         "topic_id",
         "topic_partition",
         "validator",
@@ -180,9 +180,9 @@ class UnifiedLog:
         """The topic's settings changed; the next append sees them."""
         self._local.config = config
         self.segment_bytes = config.segment_bytes
-        self._segment_ms = config.segment_ms
+        self.segment_ms = config.segment_ms
         if config.is_compact:
-            self._segment_ms = min(self._segment_ms, config.max_compaction_lag_ms)
+            self.segment_ms = min(self.segment_ms, config.max_compaction_lag_ms)
         self._flush_messages = config.flush_messages
         self.validator = make_validator(config, str(self.topic_partition))
         self._local.segments.active.index_interval_bytes = config.index_interval_bytes
@@ -214,11 +214,7 @@ class UnifiedLog:
         """
         if now_ms is None:
             now_ms = self._environment.clock.now_ms()
-        append = LeaderAppend(self, leader_epoch, origin, now_ms)
-        for buffer in batches:
-            append.stage(buffer)
-        append.commit()
-        return append.results
+        return LeaderAppend(self, leader_epoch, origin, now_ms).append(batches)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> LogAppendInfo:
         """Append what the leader sent, byte for byte: whole batches, a partial one at the end is left out, and so
@@ -263,7 +259,7 @@ class UnifiedLog:
     def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether a batch of that size, timestamp and last offset belongs to a new segment."""
         return self._local.segments.active.should_roll(
-            size, max_timestamp, last_offset, now_ms, self.segment_bytes, self._segment_ms
+            size, max_timestamp, last_offset, now_ms, self.segment_bytes, self.segment_ms
         )
 
     def roll_at(self, expected_base_offset: int) -> None:

@@ -29,6 +29,8 @@ FIRST_WITH_TOPIC_ID: Final = 13  # KIP-516
 NULL_RECORDS: Final = -1
 
 _ACKS_AND_TIMEOUT: Final = Struct(">hi")
+_ACKS_TO_TOPIC_COUNT: Final = Struct(">hiB")
+_INDEX_AND_SIZE: Final = Struct(">iBBB")  # of a partition: the size is a varint of three bytes at most, or a long one
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _LEGACY_PARTITION: Final = Struct(">ii")  # index, size of the records
@@ -141,15 +143,17 @@ def decode(frame: memoryview, position: int, version: int) -> ProduceRequest:
 
 
 def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> ProduceRequest:
-    # Varints of one byte, nearly all of them, are read in place: a call costs as much as the rest of the field.
-    size = frame[position]
-    position += 1
+    # Short varints, nearly all of them, are read in place: a call costs as much as the rest of the field.
     transactional_id = None
-    if size:
-        size, position = read_unsigned_varint(frame, position - 1)
+    if frame[position]:
+        size, position = read_unsigned_varint(frame, position)
         transactional_id, position = _text(frame, position, size - 1)
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
-    topic_count, position = read_unsigned_varint(frame, position + _ACKS_AND_TIMEOUT.size)
+    else:
+        position += 1
+    acks, timeout_ms, topic_count = _ACKS_TO_TOPIC_COUNT.unpack_from(frame, position)
+    position += _ACKS_TO_TOPIC_COUNT.size
+    if topic_count > 0x7F:
+        topic_count, position = read_unsigned_varint(frame, position - 1)
     topics = []
     for _ in range(topic_count - 1):
         name = topic_id = None
@@ -173,8 +177,15 @@ def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> Pr
             count, position = read_unsigned_varint(frame, position - 1)
         partitions: list[PartitionRecords] = []
         for _ in range(count - 1):
-            (index,) = _INT32.unpack_from(frame, position)
-            size, start = read_unsigned_varint(frame, position + 4)
+            index, size, second, third = _INDEX_AND_SIZE.unpack_from(frame, position)
+            if size < 0x80:
+                start = position + 5
+            elif second < 0x80:
+                size, start = size & 0x7F | second << 7, position + 6
+            elif third < 0x80:
+                size, start = size & 0x7F | (second & 0x7F) << 7 | third << 14, position + 7
+            else:
+                size, start = read_unsigned_varint(frame, position + 4)
             if size:
                 position = start + size - 1
                 partitions.append((index, start, position))
@@ -242,7 +253,8 @@ def encode_response(
     """
     if version >= FIRST_FLEXIBLE:
         topics = topics if isinstance(topics, list) else list(topics)
-        if len(topics) == 1 and len(topics[0][1]) == 1 and not throttle_ms and not topics[0][1][0].error:
+        is_plain = not throttle_ms and not node_endpoints
+        if is_plain and len(topics) == 1 and len(topics[0][1]) == 1 and not topics[0][1][0].error:
             return [_lone_partition(correlation_id, *topics[0])]
         body = _flexible_body(version, topics, throttle_ms, node_endpoints)
         return [_RESPONSE_HEADER.pack(len(body) + 5, correlation_id) + b"\0" + body]

@@ -1,6 +1,6 @@
 """One call of append_records: its results, and what is still missing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from broker.common.errors import ErrorCode, KafkaError
 from broker.common.identifiers import NO_OFFSET, TopicPartition
@@ -28,7 +28,7 @@ class AppendRequest:
 
     def __init__(
         self,
-        topic_partitions: Sequence[TopicPartition],
+        topic_partitions: Iterable[TopicPartition],
         *,
         required_acks: int,
         timeout_ms: int,
@@ -39,7 +39,7 @@ class AppendRequest:
         self.required_acks = required_acks
         self.timeout_ms = timeout_ms
         self.origin = origin
-        self.results = [PartitionProduceResult(each) for each in topic_partitions]
+        self.results = list(map(PartitionProduceResult, topic_partitions))
         self.partitions: list[Partition | None] = [None] * len(self.results)
         self._missing = len(self.results)
         self._on_appended = on_appended

@@ -7,6 +7,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +59,7 @@ from broker.replication.topic_stats import BrokerTopicStats, TopicStats
 
 log = structlog.get_logger(__name__)
 
+REOPEN_OFFLINE_SECONDS: Final = 1.0
 VALID_ACKS: Final = frozenset({-1, 0, 1})
 
 OnFetched = Callable[[Sequence[FetchPartitionResult]], None]
@@ -69,6 +71,9 @@ class LogDescription(NamedTuple):
     topic_partition: TopicPartition
     size_bytes: int
     offset_lag: int
+
+
+_topic_partition: Final = itemgetter(0)  # of an entry to append
 
 
 def monotonic_ms() -> int:
@@ -197,7 +202,7 @@ class ReplicaManager:
             on_complete([])
             return
         request = AppendRequest(
-            [topic_partition for topic_partition, _ in entries],
+            map(_topic_partition, entries),
             required_acks=required_acks,
             timeout_ms=timeout_ms,
             origin=origin,
@@ -441,10 +446,20 @@ class ReplicaManager:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["ReplicaManager"]:
-        """Owns the ISR timer."""
+        """Owns the ISR timer, and the one that tries offline partitions again."""
         async with self._tasks:
             self._tasks.start("isr-expiration", self._shrink_isrs_regularly())
+            self._tasks.start("reopen-offline", self._reopen_offline_regularly())
             yield self
+
+    async def _reopen_offline_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(REOPEN_OFFLINE_SECONDS)
+            self.reopen_offline()
+
+    def reopen_offline(self) -> None:
+        """Try again to open the partitions whose logs the disk refused."""
+        self._hosted.reopen_offline(self.context.metadata_cache.image, self.context)
 
     async def _shrink_isrs_regularly(self) -> None:
         while True:
