@@ -49,6 +49,7 @@ class HostedPartitions:
         self._topic_stats = topic_stats
         self._before_stop = before_stop
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._offline: dict[TopicPartition, None] = {}
         self.get = self._partitions.get  # offline ones among them; what the hot paths ask
 
     def __iter__(self) -> Iterator[Partition]:
@@ -116,6 +117,30 @@ class HostedPartitions:
         except KafkaError as error:
             log.error("partition_offline", partition=str(topic_id_partition.topic_partition), error=str(error))
             partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
+            self._offline[topic_id_partition.topic_partition] = None
+
+    def reopen_offline(self, image: MetadataImage, context: PartitionContext) -> None:
+        """Try again to open what the disk refused, as `image` places it; the first refusal ends the round.
+
+        Kafka gives a failed directory up until the next start.  With one directory per broker a full disk is the
+        usual reason, and it ends when somebody frees space.
+        """
+        for topic_partition in list(self._offline):
+            partition = self._partitions.get(topic_partition)
+            registration = image.topics.partition(topic_partition)
+            if partition is None or registration is None or not partition.is_offline:
+                del self._offline[topic_partition]
+                continue
+            is_leader = registration.leader == self._local_broker_id
+            become = Partition.make_leader if is_leader else Partition.make_follower
+            try:
+                become(partition, registration)
+            except KafkaError as error:
+                log.debug("partition_still_offline", partition=str(topic_partition), error=str(error))
+                partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
+                return
+            del self._offline[topic_partition]
+            log.info("partition_online", partition=str(topic_partition))
 
     def _get_or_create(self, topic_id_partition: TopicIdPartition, context: PartitionContext) -> Partition:
         topic_partition = topic_id_partition.topic_partition

@@ -7,6 +7,7 @@ from broker.common.errors import (
     ErrorCode,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    StorageFailure,
     UnknownTopicOrPartitionError,
 )
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
@@ -73,6 +74,24 @@ def test_a_fenced_broker_sends_clients_away_and_serves_followers(world: ReplicaW
         world.is_fenced = False
         results = await world.produce([(T, batch("b"))], acks=1)
         assert [(result.error, result.base_offset) for result in results] == [(ErrorCode.none, 1)]
+
+    simulate(story)
+
+
+def test_a_partition_the_disk_refused_comes_back_when_there_is_space(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.logs.failure = StorageFailure("No space left on device")
+        world.create_topic("t")
+        async with world.replicas.running():
+            await asyncio.sleep(2.5)
+            assert world.partition("t").is_offline
+            results = await world.produce([(T, batch("a"))], acks=1)
+            assert [result.error for result in results] == [ErrorCode.kafka_storage_error]
+            world.logs.failure = None
+            await asyncio.sleep(1)
+            results = await world.produce([(T, batch("a"))], acks=1)
+            assert [(result.error, result.base_offset) for result in results] == [(ErrorCode.none, 0)]
+            assert not world.partition("t").is_offline
 
     simulate(story)
 
