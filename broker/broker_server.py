@@ -190,7 +190,8 @@ class BrokerServer:
     @property
     def is_ready(self) -> bool:
         """Whether clients are served: unfenced, following the metadata, with open listeners."""
-        return self.lifecycle.is_running and not self.lifecycle.is_fenced and self.link.observer.fault is None
+        is_following = self.lifecycle.is_running and not self.lifecycle.is_fenced and self.link.observer.fault is None
+        return is_following and self.sockets.is_accepting
 
     async def start(self) -> None:
         """Load the logs, join the cluster, and open the listeners once the controller has let us in.

@@ -56,6 +56,7 @@ class SocketServer:
         self.request_bytes_max = config.current.socket_request_max_bytes
         self.idle_closed_count = 0
         self._connections: dict[ServerConnection, None] = {}
+        self.is_accepting = False
         self._listeners: list[Listener] = []
         self._tasks = BackgroundTasks("socket-server")
         self._woken: dict[ServerConnection, None] = {}
@@ -93,9 +94,11 @@ class SocketServer:
     async def start_accepting(self) -> None:
         for listener in self._listeners:
             await listener.start_accepting()
+        self.is_accepting = True
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections live on."""
+        self.is_accepting = False
         for listener in self._listeners:
             listener.stop_accepting()
 

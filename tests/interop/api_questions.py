@@ -452,7 +452,7 @@ def describe_topic_partitions(cluster: Cluster, schema: Schema) -> Any:
 QUESTIONS: Mapping[ApiKey, Question] = {
     ApiKey.PRODUCE: Question(range(3, 14), produce),
     ApiKey.FETCH: Question(range(4, 19), fetch),
-    ApiKey.LIST_OFFSETS: Question(range(1, 12), list_offsets),
+    ApiKey.LIST_OFFSETS: Question(range(1, 11), list_offsets),
     ApiKey.METADATA: Question(range(14), metadata),
     ApiKey.OFFSET_COMMIT: Question(range(2, 11), offset_commit),
     ApiKey.OFFSET_FETCH: Question(range(1, 11), offset_fetch),

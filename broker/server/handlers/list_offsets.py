@@ -14,7 +14,7 @@ from broker.server.api_registry import handles
 from broker.server.request_context import RequestContext
 
 
-@handles(ApiKey.LIST_OFFSETS, versions=range(1, 12))
+@handles(ApiKey.LIST_OFFSETS, versions=range(1, 11))
 def list_offsets(request: Request, context: RequestContext, replicas: ReplicaManager) -> Any:
     """ListOffsets: offsets by timestamp, earliest, latest.
 

@@ -177,7 +177,9 @@ def test_stop_accepting_leaves_connections_alone(run: Run) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(frame(0, 3, 1))
             await read_answer(reader)
+            assert server.is_accepting
             server.stop_accepting()
+            assert not server.is_accepting
             await asyncio.sleep(0.01)
             with pytest.raises(OSError):
                 await asyncio.open_connection("127.0.0.1", port)
