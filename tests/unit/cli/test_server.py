@@ -1,11 +1,11 @@
 import os
-import sys
+import signal
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import pytest
 import structlog
 
+import broker.node
 from broker.cli import main, server
 from broker.config.broker_config import BrokerConfig
 
@@ -20,8 +20,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BrokerConfig]]:
         announce("ready")
         return 3
 
-    monkeypatch.setitem(sys.modules, "broker.broker_server", SimpleNamespace(run=run))
+    monkeypatch.setattr(broker.node, "run", run)
     monkeypatch.setattr(server, "configure_logging", lambda level: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     for name in [name for name in os.environ if name.startswith("WHERRY_")]:
         monkeypatch.delenv(name)
     with structlog.testing.capture_logs():
@@ -47,6 +48,17 @@ def test_wrong_configuration_is_a_sentence_and_exit_code_two(
         "wherry: num.partitions='0': valid values are [1,...].\n"
     )
     assert (captured.out, started) == ("", [])
+
+
+def test_a_node_that_cannot_run_is_a_sentence_and_exit_code_one(
+    started: list[BrokerConfig], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(config: BrokerConfig, *, announce: Callable[[str], None]) -> int:
+        raise broker.node.NodeError("the port is taken")
+
+    monkeypatch.setattr(broker.node, "run", run)
+    assert main(["server"]) == 1
+    assert capsys.readouterr() == ("", "wherry: the port is taken\n")
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

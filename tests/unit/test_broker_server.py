@@ -1,0 +1,80 @@
+import asyncio
+from pathlib import Path
+
+from broker.common.errors import ErrorCode
+from broker.common.identifiers import TopicPartition
+from broker.network.broker_client import BrokerClient
+from broker.node import Node
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.durations import milliseconds
+from broker.protocol.response_schema import RequestSchema
+from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
+from tests.unit.node_support import BOUND_S, node_config, running_node
+
+
+async def create_topic(node: Node, name: str) -> None:
+    """Create it over the wire, and wait until this broker leads it."""
+    assert node.broker is not None
+    client = BrokerClient("127.0.0.1", node.broker.ports["PLAINTEXT"], "test")
+    schema = RequestSchema.of(ApiKey.CREATE_TOPICS, 7)
+    topic = schema.CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())
+    request = schema.CreateTopicsRequest(topics=(topic,), timeout=milliseconds(10_000), validate_only=False)
+    answer = await client.send(ApiKey.CREATE_TOPICS, 7, request, 10_000)
+    await client.close()
+    assert answer.topics[0].error_code is ErrorCode.none
+    async with asyncio.timeout(BOUND_S):
+        while node.broker.replicas.hosted_partition(TopicPartition(name, 0)) is None:
+            await asyncio.sleep(0.005)
+
+
+def fetch_error(node: Node, topic: str) -> ErrorCode:
+    assert node.broker is not None
+    answers: list[FetchPartitionResult] = []
+    node.broker.replicas.fetch(FetchParams(version=12), [FetchPartition(topic, 0, 0, 1000)], answers.extend)
+    return answers[0].error
+
+
+async def test_it_is_ready_once_unfenced_and_no_longer_when_fenced(tmp_path: Path) -> None:
+    async with running_node(node_config(tmp_path)) as node:
+        broker = node.broker
+        assert broker is not None
+        assert broker.is_ready
+        assert broker.lifecycle.broker_epoch >= 0
+        await create_topic(node, "t")
+        assert fetch_error(node, "t") is ErrorCode.none
+        broker.lifecycle._set_lease(False)  # as when no heartbeat was answered for a whole session
+        assert not broker.is_ready
+        assert fetch_error(node, "t") is ErrorCode.not_leader_or_follower
+        broker.lifecycle._set_lease(True)
+        assert fetch_error(node, "t") is ErrorCode.none
+    assert not broker.is_ready
+
+
+async def test_clients_are_told_the_bound_port_where_0_was_asked_for(tmp_path: Path) -> None:
+    async with running_node(node_config(tmp_path)) as node:
+        assert node.broker is not None
+        (listener,) = node.broker.advertised_listeners()
+        assert (listener.name, listener.host, listener.port) == (
+            "PLAINTEXT",
+            "127.0.0.1",
+            node.broker.ports["PLAINTEXT"],
+        )
+        assert listener.port > 0
+        registered = node.broker.cache.image.brokers[1].listeners["PLAINTEXT"]
+        assert registered.port == listener.port
+
+
+async def test_a_dynamic_setting_reaches_the_brokers_config(tmp_path: Path) -> None:
+    async with running_node(node_config(tmp_path)) as node:
+        assert node.broker is not None
+        schema = RequestSchema.of(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+        change = schema.AlterableConfig(name="max.connections", config_operation=0, value="77")
+        resource = schema.AlterConfigsResource(resource_type=4, resource_name="1", configs=(change,))
+        request = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+        client = BrokerClient("127.0.0.1", node.broker.ports["PLAINTEXT"], "test")
+        answer = await client.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, 10_000)
+        await client.close()
+        assert answer.responses[0].error_code is ErrorCode.none
+        async with asyncio.timeout(BOUND_S):
+            while node.broker.config.current.max_connections != 77:
+                await asyncio.sleep(0.005)
