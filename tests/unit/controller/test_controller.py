@@ -432,3 +432,17 @@ async def test_a_start_with_a_full_disk_works() -> None:
         assert controller.image.topics.by_name["t"].partitions[0].leader == 1
         (created,) = await controller.create_topics([CreatableTopic(name="u")])
         assert not created.error.is_failure
+
+
+def test_the_interval_of_snapshots_is_a_setting() -> None:
+    async def story(loop: SimLoop) -> None:
+        options = {"clock": SimClock(loop), "disk": ThreadDiskExecutor()}
+        interval = {"metadata__log__max__snapshot__interval__ms": "60000"}
+        async with running_controller(SimFileSystem(), **options, **interval) as controller:
+            await start_broker(controller, 1)
+            await asyncio.sleep(55)
+            assert controller.snapshot_end_offset == -1
+            await asyncio.sleep(10)
+            assert controller.snapshot_end_offset == controller.high_watermark
+
+    simulate(story)

@@ -100,3 +100,19 @@ def test_a_snapshot_that_fails_leaves_no_part_and_commands_go_on() -> None:
             assert not [name for name in disk.list_directory(log) if name.endswith(".part")]
 
     simulate(story)
+
+
+def test_leadership_stays_where_it_is_without_balancing() -> None:
+    async def story(loop: SimLoop) -> None:
+        options = {"clock": SimClock(loop), "disk": ThreadDiskExecutor(), **BALANCE, **LONG_SESSION}
+        unbalanced = {"auto__leader__rebalance__enable": "false"}
+        async with running_controller(SimFileSystem(), **options, **unbalanced) as controller:
+            epochs = {broker: await start_broker(controller, broker) for broker in (2, 3)}
+            await controller.create_topics([CreatableTopic(name="t", assignments=((0, (2, 3)),))])
+            await beat(controller, 2, epochs[2], want_fence=True)
+            await beat(controller, 2, epochs[2])
+            await _expand_isr(controller, epochs)
+            await asyncio.sleep(600)
+            assert controller.image.topics.by_name["t"].partitions[0].leader == 3
+
+    simulate(story)

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.common.errors import NotCoordinatorError, StorageFailure
+from broker.common.errors import ErrorCode, KafkaError, NotCoordinatorError, StorageFailure
 from broker.coordinator.shard_state import ShardState
 from broker.records.record_batch import CompressionType, RecordBatch
 from tests.support.group_world import settle
@@ -96,5 +96,17 @@ def test_states_that_cannot_follow_each_other() -> None:
         world = await active(RuntimeWorld(loop))
         with pytest.raises(AssertionError, match="cannot become"):
             world.shard.context.transition_to(ShardState.LOADING)
+
+    simulate(story)
+
+
+def test_the_time_for_a_commit_is_a_setting() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = await active(RuntimeWorld(loop, offsets_commit_timeout_ms="700"))
+        world.log.commits_at_once = False
+        end_offset = world.shard.context.append([Entry("a", "1")])
+        with pytest.raises(KafkaError) as raised:
+            await world.shard.context.wait_committed(end_offset)
+        assert (raised.value.code, loop.time()) == (ErrorCode.request_timed_out, pytest.approx(0.7))
 
     simulate(story)

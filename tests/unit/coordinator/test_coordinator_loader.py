@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from broker.coordinator.shard_state import ShardState
@@ -146,5 +148,28 @@ def test_records_below_the_log_start_do_not_count() -> None:
         world.log.log_start_offset = 1
         await loaded(world)
         assert world.shard.state == {"b": "1"}
+
+    simulate(story)
+
+
+def test_the_size_of_reads_is_a_setting() -> None:
+    async def story(loop: SimLoop) -> None:
+        counts = []
+        for size in ("500", "100000"):
+            world = RuntimeWorld(loop, offsets_load_buffer_size=size)
+            for index in range(50):
+                world.log.append(records_batch((1, b"k%d" % index, b"v")))
+            reads = []
+            read = world.writer.read
+
+            async def note_and_read(topic_partition: Any, offset: int, size_max: int) -> Any:
+                reads.append(size_max)  # noqa: B023
+                return await read(topic_partition, offset, size_max)  # noqa: B023
+
+            world.writer.read = note_and_read  # type: ignore[method-assign]
+            await loaded(world)
+            assert set(reads) == {int(size)}
+            counts.append(len(reads))
+        assert counts[0] > counts[1] == 1
 
     simulate(story)

@@ -2,26 +2,38 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from broker.common.disk import InlineDiskExecutor
 from broker.common.tasks import BackgroundTasks
 from broker.config.config_holder import ConfigHolder
 from broker.log.log_housekeeper import LogHousekeeper
+from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.log.log_world import NOW_MS, LogWorld, broker_config, topic_config
 
 
 class World(LogWorld):
     """One log whose owner is the real housekeeper."""
 
-    def __init__(self, *, retention_check_ms: int = 300_000, **config: object) -> None:
+    def __init__(
+        self,
+        *,
+        retention_check_ms: int = 300_000,
+        initial_delay_ms: int = 0,
+        producer_check_ms: int = 10,
+        flush_check_ms: int = 2**63 - 1,
+        **config: object,
+    ) -> None:
         super().__init__(**config)
         self.checkpoint_count = 0
         self.keeper = LogHousekeeper(
             ConfigHolder(
                 broker_config(
                     log_retention_check_interval_ms=retention_check_ms,
-                    log_initial_task_delay_ms=0,
-                    producer_id_expiration_check_interval_ms=10,
+                    log_initial_task_delay_ms=initial_delay_ms,
+                    producer_id_expiration_check_interval_ms=producer_check_ms,
+                    log_flush_scheduler_interval_ms=flush_check_ms,
                 )
             ),
             file_system=self.file_system,
@@ -127,3 +139,36 @@ async def test_the_tasks_do_their_work() -> None:
             while world.log.producer_count or world.disk.exists(file) or world.log.size_bytes:
                 await asyncio.sleep(0.001)
     assert world.log.segments.base_offsets == [3]
+
+
+def test_the_times_of_the_tasks_are_settings() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = World(retention_check_ms=2000, initial_delay_ms=5000, producer_check_ms=300, flush_check_ms=700)
+        times: dict[str, list[float]] = {"retention": [], "producers": [], "flush": []}
+
+        def note(kind: str) -> Any:
+            def called(*_: object) -> int:
+                times[kind].append(round(loop.time(), 3))
+                return 0
+
+            return called
+
+        async def flush() -> None:
+            note("flush")()
+
+        world.keeper.flush_dirty_logs = flush  # type: ignore[method-assign]
+        watched = SimpleNamespace(
+            is_closed=False,
+            config=world.config,
+            delete_old_segments=note("retention"),
+            remove_expired_producers=note("producers"),
+        )
+        world.keeper._logs = lambda: [watched]  # type: ignore[assignment,list-item,return-value]
+        async with BackgroundTasks("test") as tasks:
+            world.keeper.start(tasks)
+            await asyncio.sleep(9.5)
+        assert times["retention"] == [5, 7, 9]
+        assert times["producers"][:3] == [0.3, 0.6, 0.9]
+        assert times["flush"][:3] == [0.7, 1.4, 2.1]
+
+    simulate(story)

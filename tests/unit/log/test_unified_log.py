@@ -2,10 +2,11 @@
 
 import pytest
 
-from broker.common.errors import OffsetOutOfRangeError, StorageFailure
+from broker.common.errors import ErrorCode, OffsetOutOfRangeError, StorageFailure
 from broker.log.file_records import read
 from broker.log.transaction_index import AbortedTransaction
 from broker.log.unified_log import UnifiedLog
+from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import batches
 from tests.unit.log.log_world import NOW_MS, LogWorld, topic_config
 
@@ -333,3 +334,38 @@ def test_descriptors_are_given_back() -> None:
     assert world.disk.open_files == 0
     assert world.log.is_closed
     assert isinstance(world.log, UnifiedLog)
+
+
+@pytest.mark.parametrize(("codec", "quick", "thorough"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", 1, 19)])
+def test_the_level_of_a_codec_is_the_topics(codec: str, quick: int, thorough: int) -> None:
+    text = b" ".join(b"%d:%d" % (number, number % 7) for number in range(9000))
+    sizes = []
+    for level in (quick, thorough):
+        world = LogWorld(compression_type=codec, **{f"compression_{codec}_level": level})
+        (result,) = world.log.append_as_leader([records_batch((NOW_MS, b"k", text))], 0)
+        assert result.error is None
+        sizes.append(world.log.size_bytes)
+    assert sizes[0] > sizes[1]
+
+
+def test_segments_of_compacted_topics_are_closed_by_their_compaction_lag() -> None:
+    world = LogWorld(cleanup_policy="compact", max_compaction_lag_ms=1000)
+    for age_ms in (0, 1000, 1001):
+        world.log.append_as_leader([records_batch((NOW_MS + age_ms, b"k", b"v"))], 0)
+    assert world.log.segments.base_offsets == [0, 2]
+
+
+def test_a_timestamp_may_be_as_far_ahead_as_the_topic_says() -> None:
+    world = LogWorld(message_timestamp_after_max_ms=1000)
+    results = [
+        world.log.append_as_leader([records_batch((NOW_MS + ahead_ms, b"k", b"v"))], 0)[0] for ahead_ms in (1000, 1001)
+    ]
+    assert [result.error and result.error.code for result in results] == [None, ErrorCode.invalid_timestamp]
+
+
+def test_deleted_files_stay_as_long_as_the_topic_says() -> None:
+    world = LogWorld(file_delete_delay_ms=77, segment_bytes=200, retention_bytes=1)
+    for _ in range(5):
+        world.append()
+    assert world.log.delete_old_segments() > 0
+    assert {delay_ms for _, delay_ms in world.housekeeping.deletions} == {77}

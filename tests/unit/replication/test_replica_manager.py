@@ -338,3 +338,20 @@ def test_a_thousand_idle_partitions_cost_nothing_in_a_session(world: ReplicaWorl
         assert world.partition().topic_stats.total_fetch_requests == counted + 1
 
     simulate(story)
+
+
+def test_the_lag_time_is_a_setting(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = ReplicaWorld(tmp_path, {"replica.lag.time.max.ms": "1000"})
+        world.register_brokers(1, 2)
+        world.create_topic("t", replicas=(1, 2))
+        world.append(batch("a"))
+        async with world.replicas.running():
+            world.now_ms += 900
+            await asyncio.sleep(0.6)
+            assert world.alter_partition.proposed_isr is None
+            world.now_ms += 200
+            await asyncio.sleep(0.5)
+            assert world.alter_partition.proposed_isr == (1,)
+
+    simulate(story)

@@ -8,7 +8,7 @@ from broker.common.chance import Chance
 from broker.common.errors import ErrorCode
 from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.durations import NO_THROTTLE
+from broker.protocol.durations import NO_THROTTLE, to_milliseconds
 from broker.protocol.requests import decode_request, encode_response
 from broker.protocol.response_schema import ResponseSchema
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager, creatable_topic
@@ -32,7 +32,7 @@ UNKNOWN = ErrorCode.unknown_topic_or_partition
 class Setup:
     """A controller that creates what it is asked for; the image follows after `lag` seconds."""
 
-    def __init__(self, lag: float = 0.05) -> None:
+    def __init__(self, lag: float = 0.05, **properties: str) -> None:
         self.lag = lag
         self.error = ErrorCode.none
         self.cache = MetadataCache(Chance(1))
@@ -44,7 +44,7 @@ class Setup:
             "forwarding", finder_with_leader(), self.controller.connect, request_timeout_ms=60_000
         )
         self.manager = AutoTopicCreationManager(
-            self.cache, ForwardingManager(self.channel), config_holder(num__partitions="3")
+            self.cache, ForwardingManager(self.channel), config_holder(**{"num__partitions": "3", **properties})
         )
 
     def _create(self, request: Any) -> Any:
@@ -182,3 +182,26 @@ def test_the_offsets_topic_has_its_own_shape() -> None:
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
+
+
+def test_the_offsets_topic_has_the_shape_of_the_settings() -> None:
+    config = config_holder(
+        offsets__topic__num__partitions="7",
+        offsets__topic__replication__factor="3",
+        offsets__topic__segment__bytes="2000000",
+    ).current
+    topic = creatable_topic("__consumer_offsets", config)
+    assert (topic.num_partitions, topic.replication_factor) == (7, 3)
+    assert {each.name: each.value for each in topic.configs}["segment.bytes"] == "2000000"
+
+
+def test_other_topics_have_the_brokers_defaults_and_the_time_of_a_request() -> None:
+    setup = Setup(num__partitions="4", default__replication__factor="2", request__timeout__ms="1234")
+
+    async def play(loop: SimLoop) -> None:
+        await setup.manager.create_topics(["a"])
+        (request,) = setup.controller.requests(ApiKey.CREATE_TOPICS)
+        (topic,) = request.topics
+        assert (topic.num_partitions, topic.replication_factor, to_milliseconds(request.timeout)) == (4, 2, 1234)
+
+    run(play, setup)

@@ -31,7 +31,7 @@ NONE = ErrorCode.none
 class Setup:
     """A controller that registers, unfences whoever is caught up and asks, and grants shutdowns at the third beat."""
 
-    def __init__(self) -> None:
+    def __init__(self, **properties: str) -> None:
         self.controller = FakeController()
         self.controller.answers[ApiKey.BROKER_REGISTRATION] = self._register
         self.controller.answers[ApiKey.BROKER_HEARTBEAT] = self._beat
@@ -44,7 +44,7 @@ class Setup:
         self.channel = NodeToControllerChannel(
             "heartbeat", finder_with_leader(), self.controller.connect, request_timeout_ms=4_500
         )
-        self.config = config_holder()
+        self.config = config_holder(**properties)
         self.lifecycle = BrokerLifecycleManager(
             identity=IDENTITY,
             config=self.config,
@@ -90,9 +90,9 @@ class Setup:
         return self.controller.requests(ApiKey.BROKER_HEARTBEAT)
 
 
-def story_of(play: Callable[[SimLoop, Setup], Any]) -> None:
+def story_of(play: Callable[[SimLoop, Setup], Any], **properties: str) -> None:
     async def story(loop: SimLoop) -> None:
-        setup = Setup()
+        setup = Setup(**properties)
         async with setup.channel.running(), setup.lifecycle.running():
             await play(loop, setup)
 
@@ -333,3 +333,28 @@ def test_leaving_fences() -> None:
             assert setup.lifecycle.state is BrokerState.SHUTTING_DOWN
 
     simulate(story)
+
+
+def test_the_time_for_a_registration_is_a_setting() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        setup.controller.unreachable.add(CONTROLLER)
+        with pytest.raises(BrokerStartError, match="no controller answered"):
+            await setup.lifecycle.start(LISTENERS)
+        assert loop.time() == pytest.approx(5, abs=0.1)
+
+    story_of(play, initial__broker__registration__timeout__ms="5000")
+
+
+def test_heartbeats_and_sessions_have_the_times_of_the_settings() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        await setup.run()
+        await asyncio.sleep(3)
+        *_, before, last = setup.beat_times
+        assert last - before == pytest.approx(0.5)
+        setup.is_silent = True
+        await asyncio.sleep(1.9)
+        assert not setup.lifecycle.is_fenced
+        await asyncio.sleep(1.2)
+        assert setup.lifecycle.is_fenced
+
+    story_of(play, broker__heartbeat__interval__ms="500", broker__session__timeout__ms="3000")

@@ -30,7 +30,7 @@ HERE = {1: CONTROLLER}
 
 
 class Setup:
-    def __init__(self, *bootstrap: Endpoint) -> None:
+    def __init__(self, *bootstrap: Endpoint, **times: int) -> None:
         self.controller = FakeController()
         self.cache = MetadataCache(Chance(1))
         self.publisher = MetadataPublisher(self.cache)
@@ -38,7 +38,7 @@ class Setup:
         self.publisher.subscribe(PublishingStage.REPLICAS, "test", self._hear)
         self.finder = ControllerFinder(bootstrap or [CONTROLLER])
         self.observer = MetadataObserver(
-            finder=self.finder, connect=self.controller.connect, publisher=self.publisher, identity=IDENTITY
+            finder=self.finder, connect=self.controller.connect, publisher=self.publisher, identity=IDENTITY, **times
         )
 
     def _hear(self, delta: Any, image: Any) -> None:
@@ -304,5 +304,35 @@ def test_older_controllers_are_followed_too(version: int) -> None:
         await setup.fetch(fetch_answer(data=batch(0, LEVEL, topic(1)), high_watermark=2))
         assert setup.topics == ["t1"]
         assert setup.controller.asked[0][1].__version__ == version
+
+    simulate(story)
+
+
+def test_the_times_of_the_quorum_are_settings() -> None:
+    async def story(loop: SimLoop) -> None:
+        setup = Setup(fetch_timeout_ms=100, retry_backoff_ms=400)
+
+        async def be_silent(_: Any) -> None:
+            await asyncio.sleep(3600)
+
+        setup.controller.answers[ApiKey.FETCH] = be_silent
+        async with setup.observer.running():
+            await asyncio.sleep(10.5)
+        assert len(setup.controller.asked) == 11  # each waits 500 ms in the leader's hands, 100 in silence, 400 after
+
+    simulate(story)
+
+
+def test_a_piece_of_a_snapshot_has_the_time_of_a_request() -> None:
+    async def story(loop: SimLoop) -> None:
+        setup = Setup(request_timeout_ms=300)
+
+        async def be_silent(_: Any) -> None:
+            await asyncio.sleep(3600)
+
+        setup.controller.answers[ApiKey.FETCH] = lambda _: fetch_answer(snapshot=(10, 1), endpoints=HERE)
+        setup.controller.answers[ApiKey.FETCH_SNAPSHOT] = be_silent
+        assert not await setup.observer.fetch_once()
+        assert loop.time() == pytest.approx(0.3)
 
     simulate(story)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.metrics.request_metrics import IDLE, MALFORMED
+from broker.metrics.request_metrics import IDLE, MALFORMED, TOO_LARGE
+from broker.network.listener import Listener
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.frames import Frame
 from broker.server.api_registry import handles_frames
@@ -227,5 +228,53 @@ def test_a_bound_listener_has_its_port_and_refuses_until_it_accepts(run: Run) ->
             writer.write(frame(0, 3, 1))
             assert await read_answer(reader) == struct.pack(">i", 1)
             writer.close()
+
+    run(story())
+
+
+def test_sockets_have_the_buffers_and_the_backlog_of_the_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    class Noted(Listener):
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            given.append(keywords)
+            super().__init__(*arguments, **keywords)
+
+    monkeypatch.setattr("broker.server.socket_server.Listener", Noted)
+
+    async def story() -> None:
+        overrides = {
+            "socket.send.buffer.bytes": "65536",
+            "socket.receive.buffer.bytes": "32768",
+            "socket.listen.backlog.size": "7",
+        }
+        server = server_of(produce, services=[Store()], overrides=overrides)
+        async with listening(server):
+            (keywords,) = given
+            assert (keywords["send_buffer_bytes"], keywords["receive_buffer_bytes"]) == (65536, 32768)
+            assert keywords["backlog"] == 7
+
+    run(story())
+
+
+def test_the_bounds_on_connections_and_requests_are_settings(run: Run) -> None:
+    async def story() -> None:
+        bounds = {
+            "max.connections": "3",
+            "max.connections.per.ip": "1",
+            "max.connections.per.ip.overrides": "127.0.0.1:5",
+            "socket.request.max.bytes": "10000",
+        }
+        server = server_of(produce, services=[Store()], overrides=bounds)
+        async with listening(server) as port:
+            pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+            assert await pairs[3][0].read() == b""
+            assert server.connection_count == 3  # more than one of an address, and not four
+            assert server.metrics.connections_refused.labels("PLAINTEXT", "max.connections").value == 1
+            pairs[0][1].write(struct.pack(">i", 10_001))
+            assert await pairs[0][0].read() == b""
+            assert server.metrics.closed_count(TOO_LARGE) == 1
+            for _, each in pairs:
+                each.close()
 
     run(story())

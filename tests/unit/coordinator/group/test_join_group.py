@@ -459,3 +459,23 @@ def test_a_second_connection_takes_over_a_parked_join() -> None:
         assert not second.done() and world.describe() == ("PreparingRebalance", 2)
 
     run_world(story)
+
+
+def test_07_the_bounds_of_session_timeouts_are_settings() -> None:
+    async def story(world: GroupWorld) -> None:
+        errors = [(await world.join(session_timeout_ms=each)).error for each in (99, 100, 200, 201)]
+        refused, accepted = ErrorCode.invalid_session_timeout, ErrorCode.member_id_required
+        assert errors == [refused, accepted, accepted, refused]
+
+    run_world(story, group_min_session_timeout_ms="100", group_max_session_timeout_ms="200")
+
+
+def test_03_the_delay_of_a_new_group_is_a_setting() -> None:
+    async def story(world: GroupWorld) -> None:
+        task = await world.join_known()
+        await after(699)
+        assert not task.done()
+        await after(2)
+        assert (await task).error is ErrorCode.none
+
+    run_world(story, group_initial_rebalance_delay_ms="700")

@@ -476,3 +476,22 @@ def test_offsets_of_deleted_topics_go() -> None:
         assert list((await world.fetch(None)).topics) == ["u"]
 
     run_world(story)
+
+
+def test_38_the_greatest_metadata_is_a_setting() -> None:
+    async def story(world: GroupWorld) -> None:
+        assert await world.commit_code(metadata="x" * 5) is ErrorCode.none
+        assert await world.commit_code(metadata="x" * 6) is ErrorCode.offset_metadata_too_large
+
+    run_world(story, offset_metadata_max_bytes="5")
+
+
+def test_40_the_time_offsets_are_kept_and_looked_at_are_settings() -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(1)
+        await after(119_000)
+        assert await world.fetch_offset() == 1
+        await after(2_000)  # the pass comes every 30 seconds
+        assert await world.fetch_offset() == -1
+
+    run_world(story, offsets_retention_minutes="2", offsets_retention_check_interval_ms="30000")
