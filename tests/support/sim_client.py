@@ -214,6 +214,7 @@ class IdempotentProducer:
         self._sent = 0
         self._sequence = 0
         self._unacknowledged: deque[_Batch] = deque()
+        self._connection: SimConnection | None = None
 
     async def run(self) -> None:
         """Until `is_stopping`, and then until the last batch is acknowledged."""
@@ -227,6 +228,11 @@ class IdempotentProducer:
         self.producer_id = int(answer.producer_id)
         while self._unacknowledged or not self.is_stopping:
             connection = await self._client.connection()
+            if connection is not self._connection:
+                self._connection = connection
+                for batch in self._unacknowledged:
+                    if batch.answer is not None and (not batch.answer.done() or batch.answer.exception()):
+                        batch.answer = None  # sent again in order, before anything new
             self._fill_window()
             for batch in self._unacknowledged:
                 if batch.answer is None:
@@ -266,8 +272,6 @@ class IdempotentProducer:
         except (ConnectionError, TimeoutError):
             self.seen["produce unanswered"] += 1
             connection.close()
-            for each in self._unacknowledged:
-                each.answer = None
             return
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.none:
