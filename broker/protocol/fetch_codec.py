@@ -3,6 +3,7 @@
 kio reads the same; the tests compare the two for every version.  Responses are in fetch_response_codec.
 """
 
+import functools
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -33,6 +34,7 @@ _INT64: Final = Struct(">q")
 _REPLICA_STATE: Final = Struct(">iq")
 _HEAD: Final = Struct(">iiib")  # max wait, min bytes, max bytes, isolation level
 _SESSION: Final = Struct(">ii")
+_HEAD_AND_SESSION: Final = Struct(">iiibii")
 _PARTITION_V4: Final = Struct(">iqi")  # partition, fetch offset, max bytes
 _PARTITION_V5: Final = Struct(">iqqi")  # partition, fetch offset, log start offset, max bytes
 _PARTITION_V9: Final = Struct(">iiqqi")  # partition, leader epoch, fetch offset, log start offset, max bytes
@@ -54,12 +56,18 @@ class FetchPartition(NamedTuple):
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
 
 
+_make_partition: Final = functools.partial(tuple.__new__, FetchPartition)  # a fraction of what the class's call costs
+
+
 class FetchTopic(NamedTuple):
     """One topic as asked for, named until version 12 and told by its id from 13 on."""
 
     name: str | None
     topic_id: UUID | None
     partitions: list[FetchPartition]
+
+
+_make_topic: Final = functools.partial(tuple.__new__, FetchTopic)
 
 
 class ForgottenTopic(NamedTuple):
@@ -87,6 +95,9 @@ class FetchRequest(NamedTuple):
     rack_id: str
 
 
+_make_request: Final = functools.partial(tuple.__new__, FetchRequest)
+
+
 def decode(frame: memoryview, position: int, version: int) -> FetchRequest:
     """The body that begins at `position`; MalformedFrameError.  Bytes behind it are ignored, as Kafka does."""
     try:
@@ -102,15 +113,14 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
     if version < FIRST_WITH_REPLICA_STATE:
         (replica_id,) = _INT32.unpack_from(frame, position)
         position += 4
-    max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(frame, position)
-    session_id, session_epoch = _SESSION.unpack_from(frame, position + _HEAD.size)
-    count, position = read_unsigned_varint(frame, position + _HEAD.size + _SESSION.size)
+    head = _HEAD_AND_SESSION.unpack_from(frame, position)  # max wait .. session epoch, as in the request
+    count, position = read_unsigned_varint(frame, position + _HEAD_AND_SESSION.size)
     topics = []
     for _ in range(count - 1):
         name, topic_id, position = _topic(frame, position, version)
         partitions, position = _flexible_partitions(frame, position, version)
         position = _skip_tags(frame, position)
-        topics.append(FetchTopic(name, topic_id, partitions))
+        topics.append(_make_topic((name, topic_id, partitions)))
     count, position = read_unsigned_varint(frame, position)
     forgotten = []
     for _ in range(count - 1):
@@ -122,7 +132,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
     size, position = read_unsigned_varint(frame, position)
     rack_id, position = _text(frame, position, size - 1)
     cluster_id = None
-    tags, _ = _tagged_fields(frame, position)
+    tags = _tagged_fields(frame, position)[0] if frame[position] else ()
     for tag, start, end in tags:
         if tag == 0:
             size, start = read_unsigned_varint(frame, start)
@@ -131,20 +141,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
             if end - start < _REPLICA_STATE.size:
                 raise MalformedFrameError(f"a replica state of {end - start} bytes")
             replica_id, replica_epoch = _REPLICA_STATE.unpack_from(frame, start)
-    return FetchRequest(
-        cluster_id,
-        replica_id,
-        replica_epoch,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        rack_id,
-    )
+    return _make_request((cluster_id, replica_id, replica_epoch, *head, topics, forgotten, rack_id))
 
 
 def _flexible_partitions(frame: memoryview, position: int, version: int) -> tuple[list[FetchPartition], int]:
@@ -153,10 +150,11 @@ def _flexible_partitions(frame: memoryview, position: int, version: int) -> tupl
     end = position + _STRIDE * count
     if count >= _STRIDE_WORTHWHILE and end <= len(frame) and not any(frame[position + _STRIDE - 1 : end : _STRIDE]):
         # No tagged fields in any partition, as consumers send it: all have the same size.
-        return [FetchPartition(*each) for each in _PARTITION_V12_NO_TAGS.iter_unpack(frame[position:end])], end
+        stride = _PARTITION_V12_NO_TAGS.iter_unpack(frame[position:end])
+        return [_make_partition((*each, UNKNOWN_HIGH_WATERMARK)) for each in stride], end
     partitions = []
     for _ in range(count):
-        partition = FetchPartition(*_PARTITION_V12.unpack_from(frame, position))
+        partition = _make_partition((*_PARTITION_V12.unpack_from(frame, position), UNKNOWN_HIGH_WATERMARK))
         position += _PARTITION_V12.size
         if frame[position]:
             tags, position = _tagged_fields(frame, position)

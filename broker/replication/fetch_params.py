@@ -101,7 +101,6 @@ class FetchPartition:
         partition: int,
         fetch_offset: int,
         max_bytes: int,
-        *,
         topic_id: UUID = ZERO_UUID,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,

@@ -113,7 +113,8 @@ class FetchReader:
         if partition is None:
             error = self._hosted.lookup_error(topic_partition)
             return _error(request, error, is_unresolved=error is ErrorCode.unknown_topic_or_partition)
-        if request.topic_id != ZERO_UUID and partition.topic_id != request.topic_id:
+        asked_id, topic_id = request.topic_id, partition.topic_id
+        if asked_id is not ZERO_UUID and asked_id != topic_id and asked_id != ZERO_UUID:
             return _error(request, ErrorCode.inconsistent_topic_id)
         return partition
 

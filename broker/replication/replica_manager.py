@@ -293,12 +293,11 @@ class ReplicaManager:
     def fetch(
         self,
         params: FetchParams,
-        partitions: FetchSource | Sequence[FetchPartition],
+        partitions: FetchSource | list[FetchPartition],
         on_complete: OnFetched,
     ) -> DelayedFetch | None:
         """Read, and answer now or once there is enough to answer; returns the operation when it is parked."""
-        source = RequestedPartitions(partitions) if isinstance(partitions, list | tuple) else partitions
-        assert not isinstance(source, Sequence)
+        source = RequestedPartitions(partitions) if isinstance(partitions, list) else partitions
         results = self._reader.locate(params, source.partitions_to_read(), is_first_read=True)
         if params.max_wait_ms <= 0 or self._can_answer(params, source, results):
             self._answer(results, on_complete)

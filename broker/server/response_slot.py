@@ -6,7 +6,6 @@ from typing import Any, Final, Protocol
 from broker.common.buffers import Buffer
 from broker.common.errors import ErrorCode
 
-
 NOT_FILLED: Final[list[Buffer]] = []  # of all open slots; never changed
 
 

@@ -1,6 +1,7 @@
 """Fetch: record batches of partitions, to consumers and to followers."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +28,8 @@ LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
 FIRST_VERSION_WITH_ZSTD: Final = 10
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_LEADER_HINTS: Final = 16  # KIP-951
+
+_error_of: Final = attrgetter("error")
 
 HINTED_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
@@ -80,22 +83,14 @@ def fetch(
 
 def _requested(request: FetchRequest, cache: MetadataCache) -> list[FetchPartition]:
     partitions = []
-    for topic in request.topics:
-        name, topic_id = topic.name, topic.topic_id or ZERO_UUID
-        if name is None:
+    for name, topic_id, asked in request.topics:
+        if topic_id is None:
+            topic_id = ZERO_UUID
+        elif name is None:
             name = cache.topic_name(topic_id)
-        for each in topic.partitions:
+        for index, leader_epoch, offset, last_epoch, start_offset, max_bytes, _ in asked:
             partitions.append(
-                FetchPartition(
-                    name,
-                    each.partition,
-                    each.fetch_offset,
-                    each.max_bytes,
-                    topic_id=topic_id,
-                    current_leader_epoch=each.current_leader_epoch,
-                    last_fetched_epoch=each.last_fetched_epoch,
-                    log_start_offset=each.log_start_offset,
-                )
+                FetchPartition(name, index, offset, max_bytes, topic_id, leader_epoch, last_epoch, start_offset)
             )
     return partitions
 
@@ -153,10 +148,8 @@ class _FetchCall:
     def on_complete(self, results: Sequence[FetchPartitionResult]) -> None:
         """Everything is read: answer."""
         endpoints: Sequence[NodeEndpoint] = ()
-        for result in results:
-            if result.error is not ErrorCode.none:
-                endpoints = self._refine_errors(results)
-                break
+        if any(map(_error_of, results)):
+            endpoints = self._refine_errors(results)
         if self._version < FIRST_VERSION_WITH_ZSTD:
             _refuse_zstd(results)
         answer = self._fetch_context.answer(results)
@@ -207,8 +200,9 @@ def _by_topic(
     last: str | UUID | None = None
     for result in results:
         key: str | UUID = result.request.topic_id if uses_topic_ids else result.request.topic or ""
-        if key != last:
-            topics.append((key, []))
+        if key is not last and key != last:  # mostly the same object, and ids are slow to compare
+            partitions: list[FetchPartitionResult] = []
+            topics.append((key, partitions))
             last = key
-        topics[-1][1].append(result)
+        partitions.append(result)
     return topics
