@@ -85,8 +85,8 @@ def listener_problems(config: NetworkSettings, protocols: Mapping[str, str]) -> 
             )
     if config.is_set("inter.broker.listener.name") and config.is_set("security.inter.broker.protocol"):
         sentences.append("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
-    name = inter_broker_listener_name(config)
-    if name not in protocols:
+    name = config.inter_broker_listener_name.upper()
+    if name and name not in protocols:
         sentences.append(
             f"Listener with name {name} defined in inter.broker.listener.name not found in "
             "listener.security.protocol.map."

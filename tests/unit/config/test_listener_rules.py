@@ -49,6 +49,18 @@ def test_inter_broker_listener_follows_the_protocol_when_it_is_not_named() -> No
     assert BrokerConfig(properties).inter_broker_listener_name == "PLAINTEXT"
 
 
+def test_a_controller_alone_needs_no_listener_for_brokers() -> None:
+    alone = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": "QUORUM://127.0.0.1:9190",
+        "listener.security.protocol.map": "QUORUM:PLAINTEXT",
+        "controller.listener.names": "QUORUM",
+        "controller.quorum.voters": "1@127.0.0.1:9190",
+    }
+    assert BrokerConfig(alone).controller_listeners == (Listener("QUORUM", "127.0.0.1", 9190, "PLAINTEXT"),)
+
+
 def test_names_are_compared_in_upper_case() -> None:
     config = BrokerConfig(
         {
