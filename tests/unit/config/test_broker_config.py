@@ -140,6 +140,12 @@ def test_broker_id_is_the_older_name_of_node_id() -> None:
     assert sentences({"node.id": "1", "broker.id": "2"}) == ["broker.id=2: it must equal node.id=1, or be left out."]
 
 
+def test_log_dir_is_used_without_log_dirs() -> None:
+    properties = {name: value for name, value in DEFAULT_SINGLE_NODE.items() if name != "log.dirs"}
+    assert str(BrokerConfig({**properties, "log.dir": "/one"}).log_dir) == "/one"
+    assert str(BrokerConfig({**properties, "log.dir": "/one", "log.dirs": "/two"}).log_dir) == "/two"
+
+
 def test_names_nobody_knows_are_collected_and_those_of_the_jvm_are_ignored() -> None:
     odd = BrokerConfig({**DEFAULT_SINGLE_NODE, "log.segment.byte": "1", "b.a": "x", "num.io.threads": "8"})
     assert odd.unknown_names == ("b.a", "log.segment.byte")

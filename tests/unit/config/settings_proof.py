@@ -1,0 +1,196 @@
+"""For every setting, a test in which a value of its own changes what the broker does.
+
+`tests/architecture/test_settings_are_proven.py` sees to it that the lists are whole and the tests exist.
+"""
+
+from typing import Final
+
+_UNIT = "tests/unit"
+_CONFIG = f"{_UNIT}/config"
+_SERVER = f"{_UNIT}/server"
+_GROUP = f"{_UNIT}/coordinator/group"
+_CONTEXT = f"{_UNIT}/coordinator/test_coordinator_context.py"
+_CONTROLLER = f"{_UNIT}/controller"
+_LOG = f"{_UNIT}/log"
+
+_A_NODE = "tests/interop/test_node_settings.py::test_a_node_is_what_its_settings_say"
+_LISTENERS = f"{_CONFIG}/test_listener_rules.py"
+_QUORUM_TIMES = f"{_SERVER}/test_metadata_observer.py::test_the_times_of_the_quorum_are_settings"
+_LIFECYCLE = f"{_SERVER}/test_broker_lifecycle_manager.py"
+_HEARTBEATS = f"{_LIFECYCLE}::test_heartbeats_and_sessions_have_the_times_of_the_settings"
+_SOCKETS = f"{_SERVER}/test_socket_server.py"
+_SOCKET_SIZES = f"{_SOCKETS}::test_sockets_have_the_buffers_and_the_backlog_of_the_settings"
+_BOUNDS = f"{_SOCKETS}::test_the_bounds_on_connections_and_requests_are_settings"
+_RETENTION_TIME = f"{_CONFIG}/test_log_settings.py::test_retention_is_milliseconds_over_minutes_over_hours"
+_ROLL_TIME = f"{_CONFIG}/test_log_settings.py::test_roll_and_its_jitter_are_milliseconds_over_hours"
+_LOG_TASKS = f"{_LOG}/test_log_housekeeper.py::test_the_times_of_the_tasks_are_settings"
+_CHECKPOINTS = f"{_LOG}/test_log_manager.py::test_the_times_of_checkpoints_are_settings"
+_AUTO_CREATION = f"{_SERVER}/test_auto_topic_creation_manager.py"
+_DEFAULTS = f"{_AUTO_CREATION}::test_other_topics_have_the_brokers_defaults_and_the_time_of_a_request"
+_OFFSETS_TOPIC = f"{_AUTO_CREATION}::test_the_offsets_topic_has_the_shape_of_the_settings"
+_SESSIONS = f"{_GROUP}/test_join_group.py::test_07_the_bounds_of_session_timeouts_are_settings"
+_OFFSETS_KEPT = (
+    f"{_GROUP}/test_offset_metadata_manager.py::test_40_the_time_offsets_are_kept_and_looked_at_are_settings"
+)
+
+# The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
+REACHES_TOPICS: Final = f"{_CONFIG}/test_topic_config.py::test_each_setting_of_the_broker_reaches_its_topics"
+
+BROKER: Final = {
+    "process.roles": _A_NODE,
+    "node.id": _A_NODE,
+    "broker.id": f"{_CONFIG}/test_broker_config.py::test_broker_id_is_the_older_name_of_node_id",
+    "broker.rack": _A_NODE,
+    "log.dir": f"{_CONFIG}/test_broker_config.py::test_log_dir_is_used_without_log_dirs",
+    "log.dirs": _A_NODE,
+    "metadata.log.dir": f"{_CONFIG}/test_broker_config.py::test_wrong_values_are_refused_with_one_sentence",
+    "metrics.http.listener": _A_NODE,
+    "controller.quorum.voters": _A_NODE,
+    "controller.quorum.bootstrap.servers": _A_NODE,
+    "controller.quorum.request.timeout.ms": (
+        "tests/interop/test_node_settings.py::test_the_times_of_a_start_without_a_controller"
+    ),
+    "controller.quorum.fetch.timeout.ms": _QUORUM_TIMES,
+    "controller.quorum.retry.backoff.ms": _QUORUM_TIMES,
+    "broker.heartbeat.interval.ms": _HEARTBEATS,
+    "broker.session.timeout.ms": _HEARTBEATS,
+    "initial.broker.registration.timeout.ms": f"{_LIFECYCLE}::test_the_time_for_a_registration_is_a_setting",
+    "controlled.shutdown.enable": f"{_LIFECYCLE}::test_without_controlled_shutdown_the_broker_just_leaves",
+    "request.timeout.ms": _DEFAULTS,
+    "metadata.log.max.record.bytes.between.snapshots": (
+        f"{_CONTROLLER}/test_controller.py::test_a_snapshot_is_taken_by_itself_after_enough_bytes_and_after_enough_time"
+    ),
+    "metadata.log.max.snapshot.interval.ms": (
+        f"{_CONTROLLER}/test_controller.py::test_the_interval_of_snapshots_is_a_setting"
+    ),
+    "metadata.log.segment.bytes": f"{_CONTROLLER}/test_command_queue.py::test_segments_roll_by_size_and_when_asked",
+    "listeners": _A_NODE,
+    "advertised.listeners": _A_NODE,
+    "listener.security.protocol.map": _A_NODE,
+    "inter.broker.listener.name": f"{_LISTENERS}::test_listeners_that_do_not_fit_are_refused",
+    "security.inter.broker.protocol": (
+        f"{_LISTENERS}::test_inter_broker_listener_follows_the_protocol_when_it_is_not_named"
+    ),
+    "controller.listener.names": _A_NODE,
+    "socket.send.buffer.bytes": _SOCKET_SIZES,
+    "socket.receive.buffer.bytes": _SOCKET_SIZES,
+    "socket.request.max.bytes": _BOUNDS,
+    "socket.listen.backlog.size": _SOCKET_SIZES,
+    "max.connections": _BOUNDS,
+    "max.connections.per.ip": f"{_SOCKETS}::test_max_connections_per_ip_refuses_the_next_one",
+    "max.connections.per.ip.overrides": _BOUNDS,
+    "connections.max.idle.ms": f"{_SOCKETS}::test_idle_connections_are_closed",
+    "queued.max.request.bytes": f"{_SERVER}/test_connection.py::test_queued_max_request_bytes_stops_the_reading",
+    "max.request.partition.size.limit": (
+        f"{_SERVER}/handlers/test_describe_topic_partitions.py::"
+        "test_the_brokers_limit_bounds_the_clients_and_zero_is_one"
+    ),
+    "fetch.max.bytes": (f"{_SERVER}/handlers/test_fetch.py::test_fetch_max_bytes_of_the_broker_bounds_the_answer"),
+    "max.incremental.fetch.session.cache.slots": _A_NODE,
+    "message.max.bytes": REACHES_TOPICS,
+    "compression.type": REACHES_TOPICS,
+    "compression.gzip.level": REACHES_TOPICS,
+    "compression.lz4.level": REACHES_TOPICS,
+    "compression.zstd.level": REACHES_TOPICS,
+    "log.segment.bytes": f"{_CONFIG}/test_topic_config.py::test_own_values_win_over_the_brokers",
+    "log.roll.ms": _ROLL_TIME,
+    "log.roll.hours": REACHES_TOPICS,
+    "log.roll.jitter.ms": _ROLL_TIME,
+    "log.roll.jitter.hours": REACHES_TOPICS,
+    "log.retention.ms": _RETENTION_TIME,
+    "log.retention.minutes": REACHES_TOPICS,
+    "log.retention.hours": f"{_CONFIG}/test_topic_config.py::test_own_values_win_over_the_brokers",
+    "log.retention.bytes": REACHES_TOPICS,
+    "log.retention.check.interval.ms": _LOG_TASKS,
+    "log.segment.delete.delay.ms": REACHES_TOPICS,
+    "log.cleanup.policy": REACHES_TOPICS,
+    "log.cleaner.max.compaction.lag.ms": REACHES_TOPICS,
+    "log.index.size.max.bytes": REACHES_TOPICS,
+    "log.index.interval.bytes": REACHES_TOPICS,
+    "log.flush.interval.messages": REACHES_TOPICS,
+    "log.flush.interval.ms": REACHES_TOPICS,
+    "log.flush.scheduler.interval.ms": _LOG_TASKS,
+    "log.flush.offset.checkpoint.interval.ms": _CHECKPOINTS,
+    "log.message.timestamp.type": REACHES_TOPICS,
+    "log.message.timestamp.before.max.ms": REACHES_TOPICS,
+    "log.message.timestamp.after.max.ms": REACHES_TOPICS,
+    "log.initial.task.delay.ms": _LOG_TASKS,
+    "producer.id.expiration.ms": (
+        f"{_LOG}/test_log_manager.py::test_producers_are_forgotten_after_the_time_of_the_settings"
+    ),
+    "producer.id.expiration.check.interval.ms": _LOG_TASKS,
+    "num.partitions": _DEFAULTS,
+    "default.replication.factor": _DEFAULTS,
+    "auto.create.topics.enable": f"{_SERVER}/handlers/test_metadata.py::test_when_topics_are_created",
+    "delete.topic.enable": f"{_CONTROLLER}/test_topic_control_manager.py::test_deletion_can_be_disabled",
+    "min.insync.replicas": REACHES_TOPICS,
+    "unclean.leader.election.enable": REACHES_TOPICS,
+    "unclean.leader.election.interval.ms": (
+        f"{_CONTROLLER}/test_controller_maintenance.py::test_unclean_leaders_are_elected_after_the_topic_allows_it"
+    ),
+    "auto.leader.rebalance.enable": (
+        f"{_CONTROLLER}/test_controller_maintenance.py::test_leadership_stays_where_it_is_without_balancing"
+    ),
+    "leader.imbalance.check.interval.seconds": (
+        f"{_CONTROLLER}/test_controller_maintenance.py::test_leadership_goes_back_to_preferred_replicas"
+    ),
+    "replica.lag.time.max.ms": f"{_UNIT}/replication/test_replica_manager.py::test_the_lag_time_is_a_setting",
+    "replica.high.watermark.checkpoint.interval.ms": _CHECKPOINTS,
+    "group.min.session.timeout.ms": _SESSIONS,
+    "group.max.session.timeout.ms": _SESSIONS,
+    "group.initial.rebalance.delay.ms": (f"{_GROUP}/test_join_group.py::test_03_the_delay_of_a_new_group_is_a_setting"),
+    "group.max.size": f"{_GROUP}/test_join_group.py::test_33_a_full_group_turns_new_members_away",
+    "offset.metadata.max.bytes": (
+        f"{_GROUP}/test_offset_metadata_manager.py::test_38_the_greatest_metadata_is_a_setting"
+    ),
+    "offsets.load.buffer.size": (
+        f"{_UNIT}/coordinator/test_coordinator_loader.py::test_the_size_of_reads_is_a_setting"
+    ),
+    "offsets.retention.minutes": _OFFSETS_KEPT,
+    "offsets.retention.check.interval.ms": _OFFSETS_KEPT,
+    "offsets.topic.num.partitions": _OFFSETS_TOPIC,
+    "offsets.topic.segment.bytes": _OFFSETS_TOPIC,
+    "offsets.topic.replication.factor": _OFFSETS_TOPIC,
+    "offsets.topic.compression.codec": f"{_CONTEXT}::test_the_codec_of_the_offsets_topic",
+    "offsets.commit.timeout.ms": f"{_CONTEXT}::test_the_time_for_a_commit_is_a_setting",
+}
+
+_LEVELS = f"{_LOG}/test_unified_log.py::test_the_level_of_a_codec_is_the_topics"
+_NEW_SEGMENT = f"{_LOG}/test_local_log.py::test_a_new_segment_carries_its_settings"
+
+TOPIC: Final = {
+    "cleanup.policy": f"{_LOG}/test_log_retention.py::test_compacted_topics_lose_only_what_is_below_their_start",
+    "compression.type": f"{_LOG}/test_leader_append.py::test_compression_type_recompresses_and_producer_keeps",
+    "compression.gzip.level": _LEVELS,
+    "compression.lz4.level": _LEVELS,
+    "compression.zstd.level": _LEVELS,
+    "file.delete.delay.ms": f"{_LOG}/test_unified_log.py::test_deleted_files_stay_as_long_as_the_topic_says",
+    "flush.messages": f"{_LOG}/test_leader_append.py::test_flush_messages_1_flushes_before_the_answer",
+    "flush.ms": f"{_LOG}/test_log_housekeeper.py::test_flush_ms_flushes_what_is_old_enough",
+    "index.interval.bytes": _NEW_SEGMENT,
+    "internal.segment.bytes": f"{_CONFIG}/test_topic_config.py::test_segments_may_be_small_for_tests_only",
+    "max.compaction.lag.ms": (
+        f"{_LOG}/test_unified_log.py::test_segments_of_compacted_topics_are_closed_by_their_compaction_lag"
+    ),
+    "max.message.bytes": f"{_LOG}/test_leader_append.py::test_24_each_refusal_has_its_code_and_writes_nothing",
+    "message.timestamp.after.max.ms": (
+        f"{_LOG}/test_unified_log.py::test_a_timestamp_may_be_as_far_ahead_as_the_topic_says"
+    ),
+    "message.timestamp.before.max.ms": (
+        f"{_LOG}/test_leader_append.py::test_24_each_refusal_has_its_code_and_writes_nothing"
+    ),
+    "message.timestamp.type": f"{_LOG}/test_leader_append.py::test_log_append_time_is_the_brokers",
+    "min.insync.replicas": (
+        f"{_UNIT}/replication/test_group_commit.py::test_acks_all_needs_enough_replicas_acks_one_does_not"
+    ),
+    "remote.storage.enable": f"{_CONFIG}/test_topic_config.py::test_validation_in_kafkas_words",
+    "retention.bytes": f"{_LOG}/test_log_retention.py::test_35_size_keeps_at_least_the_limit",
+    "retention.ms": f"{_LOG}/test_log_retention.py::test_35_time_stops_at_the_first_segment_that_is_young_enough",
+    "segment.bytes": f"{_LOG}/test_leader_append.py::test_the_batches_of_a_call_are_one_write_per_segment",
+    "segment.index.bytes": _NEW_SEGMENT,
+    "segment.jitter.ms": f"{_LOG}/test_local_log.py::test_22_jitter_is_below_its_bound_and_the_same_for_a_seed",
+    "segment.ms": "tests/interop/test_every_metric.py::test_what_a_log_does",
+    "unclean.leader.election.enable": (
+        f"{_CONTROLLER}/test_controller_maintenance.py::test_unclean_leaders_are_elected_after_the_topic_allows_it"
+    ),
+}
