@@ -1,5 +1,6 @@
 """LogManager: start, creation, deletion, checkpoints, shutdown."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.records.memory_records_builder import records_batch
 from tests.support.sim_disk import SimFileSystem
+from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.log.log_world import LOG_DIRECTORY, NOW_MS, SettableClock, broker_config, topic_config
 
 TP = TopicPartition("t", 0)
@@ -29,7 +31,8 @@ TOPIC_ID = UUID(int=0x1234)
 class Node:
     """One disk, started and stopped as often as a test likes."""
 
-    def __init__(self) -> None:
+    def __init__(self, **properties: object) -> None:
+        self.properties = properties
         self.clock = SettableClock()
         self.disk = SimFileSystem(self.clock.now_ms)
         self.disk.make_directories(LOG_DIRECTORY)
@@ -40,7 +43,7 @@ class Node:
     async def start(self) -> LogManager:
         self.metrics = LogMetrics(MetricsRegistry())
         manager = LogManager(
-            ConfigHolder(broker_config()),
+            ConfigHolder(broker_config(**self.properties)),
             clock=self.clock,
             file_system=self.disk,
             disk=InlineDiskExecutor(),
@@ -314,3 +317,33 @@ async def test_on_a_real_disk_with_threads(tmp_path: Path) -> None:
     assert {log.log_end_offset for log in again.all()} == {7}
     await again.shutdown(2)
     executor.close()
+
+
+async def test_producers_are_forgotten_after_the_time_of_the_settings() -> None:
+    node = Node(producer_id_expiration_ms=1000)
+    log = (await node.start()).get_or_create(TP, TOPIC_ID)
+    log.append_as_leader([records_batch((NOW_MS, b"k", b"v"), producer_id=7, producer_epoch=0, base_sequence=0)], 0)
+    log.remove_expired_producers(NOW_MS + 999)
+    assert log.producer_count == 1
+    log.remove_expired_producers(NOW_MS + 1001)
+    assert log.producer_count == 0
+
+
+def test_the_times_of_checkpoints_are_settings() -> None:
+    async def story(loop: SimLoop) -> None:
+        node = Node(
+            log_flush_offset_checkpoint_interval_ms=20_000, replica_high_watermark_checkpoint_interval_ms=50_000
+        )
+        manager = await node.start()
+        append(manager.get_or_create(TP, TOPIC_ID))
+        async with manager.running():
+            await asyncio.sleep(19)
+            assert "recovery-point-offset-checkpoint" not in node.files()
+            await asyncio.sleep(2)
+            assert "recovery-point-offset-checkpoint" in node.files()
+            await asyncio.sleep(28)
+            assert "replication-offset-checkpoint" not in node.files()
+            await asyncio.sleep(2)
+            assert "replication-offset-checkpoint" in node.files()
+
+    simulate(story)
