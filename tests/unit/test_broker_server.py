@@ -1,15 +1,23 @@
 import asyncio
 from pathlib import Path
 
+from broker.broker_server import ControllerLink
+from broker.common.chance import Chance
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
+from broker.metadata.metadata_cache import MetadataCache
 from broker.network.broker_client import BrokerClient
+from broker.network.byte_stream import AsyncioNetwork
 from broker.node import Node
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
+from broker.server.controller_finder import Endpoint
+from broker.server.metadata_publisher import MetadataPublisher
+from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.node_support import BOUND_S, node_config, running_node
+from tests.unit.server.link_support import CONTROLLER, IDENTITY, FakeConnection, FakeController
 
 
 async def create_topic(node: Node, name: str) -> None:
@@ -78,3 +86,28 @@ async def test_a_dynamic_setting_reaches_the_brokers_config(tmp_path: Path) -> N
         async with asyncio.timeout(BOUND_S):
             while node.broker.config.current.max_connections != 77:
                 await asyncio.sleep(0.005)
+
+
+def test_the_link_to_the_controller_has_the_times_of_the_settings(tmp_path: Path) -> None:
+    """As in test_metadata_observer.py, and from the settings on."""
+    controller = FakeController()
+
+    async def be_silent(_: object) -> None:
+        await asyncio.sleep(3600)
+
+    class Link(ControllerLink):
+        def connect(self, endpoint: Endpoint) -> FakeConnection:  # type: ignore[override]
+            return controller.connect(endpoint)
+
+    async def story(_: SimLoop) -> None:
+        controller.answers[ApiKey.FETCH] = be_silent
+        config = node_config(
+            tmp_path, controller_quorum_fetch_timeout_ms="100", controller_quorum_retry_backoff_ms="400"
+        )
+        publisher = MetadataPublisher(MetadataCache(Chance(1)))
+        link = Link(config, IDENTITY, [CONTROLLER], publisher, AsyncioNetwork())
+        async with link.observer.running():
+            await asyncio.sleep(10.5)
+
+    simulate(story)
+    assert len(controller.asked) == 11

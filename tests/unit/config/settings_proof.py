@@ -15,7 +15,7 @@ _LOG = f"{_UNIT}/log"
 
 _A_NODE = "tests/interop/test_node_settings.py::test_a_node_is_what_its_settings_say"
 _LISTENERS = f"{_CONFIG}/test_listener_rules.py"
-_QUORUM_TIMES = f"{_SERVER}/test_metadata_observer.py::test_the_times_of_the_quorum_are_settings"
+_QUORUM_TIMES = f"{_UNIT}/test_broker_server.py::test_the_link_to_the_controller_has_the_times_of_the_settings"
 _LIFECYCLE = f"{_SERVER}/test_broker_lifecycle_manager.py"
 _HEARTBEATS = f"{_LIFECYCLE}::test_heartbeats_and_sessions_have_the_times_of_the_settings"
 _SOCKETS = f"{_SERVER}/test_socket_server.py"
