@@ -65,6 +65,10 @@ class AbstractIndex(ABC):
         return self._loaded
 
     @property
+    def has_file(self) -> bool:
+        return self._has_file
+
+    @property
     def is_written(self) -> bool:
         """Whether the file holds exactly the entries in memory."""
         return self._written == self.count and not self._must_truncate and self._has_file
@@ -76,15 +80,7 @@ class AbstractIndex(ABC):
     def load(self, *, strict: bool = False) -> None:
         """Read the file; missing means empty.  Part of an entry at its end is left out, as fewer entries only make a
         look-up longer; with `strict` it is a CorruptIndexError."""
-        try:
-            file = self._file_system.open(self.path)
-        except FileNotFoundError:
-            data: Buffer = b""
-        else:
-            try:
-                data = file.read_at(0, file.size())
-            finally:
-                file.close()
+        data = self._read_file() if self._has_file else b""
         partial = len(data) % self.ENTRY_SIZE
         if partial and strict:
             raise CorruptIndexError(f"{self.path}: {len(data)} bytes is no multiple of {self.ENTRY_SIZE}")
@@ -92,6 +88,16 @@ class AbstractIndex(ABC):
         self._written = self.count
         self._must_truncate = len(data) != self.count * self.ENTRY_SIZE
         self._loaded = True
+
+    def _read_file(self) -> Buffer:
+        try:
+            file = self._file_system.open(self.path)
+        except FileNotFoundError:
+            return b""
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()
 
     def unload(self) -> None:
         """Forget the entries; refused silently while the file lacks some of them."""

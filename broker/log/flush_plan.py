@@ -1,5 +1,6 @@
 """FlushPlan: what must reach the device before a recovery point may move; decided in the loop, done in a thread."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker.common.errors import StorageFailure
@@ -44,17 +45,18 @@ class FlushPlan:
 
     def run(self) -> None:
         """Flush everything, records first.  Waits for the device.  StorageFailure: the plan is void, plan again."""
-        try:
-            for file in self.files:
-                file.sync()
-            for path in self.paths:
-                self._sync_path(path)
-            if self.epoch_write is not None:
-                self._epoch_cache.write_content(*self.epoch_write)
-            for directory in self.directories:
-                self._file_system.sync_directory(directory)
-        except FileNotFoundError as error:
-            raise StorageFailure(f"the log was deleted while it was flushed: {error}") from error
+        run_together((self,))
+
+    def sync_files(self) -> None:
+        for file in self.files:
+            file.sync()
+        for path in self.paths:
+            self._sync_path(path)
+        if self.epoch_write is not None:
+            self._epoch_cache.write_content(*self.epoch_write)
+
+    def sync_directory(self, directory: Path) -> None:
+        self._file_system.sync_directory(directory)
 
     def _sync_path(self, path: Path) -> None:
         try:
@@ -65,3 +67,15 @@ class FlushPlan:
             file.sync()
         finally:
             file.close()
+
+
+def run_together(plans: Sequence[FlushPlan]) -> None:
+    """`run` of several logs; the directory they have in common is flushed once.  StorageFailure: all are void."""
+    try:
+        for plan in plans:
+            plan.sync_files()
+        directories = {directory: plan for plan in plans for directory in plan.directories}
+        for directory, plan in directories.items():
+            plan.sync_directory(directory)
+    except FileNotFoundError as error:
+        raise StorageFailure(f"the log was deleted while it was flushed: {error}") from error

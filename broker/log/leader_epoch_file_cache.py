@@ -43,6 +43,8 @@ class LeaderEpochFileCache:
         self._entries: list[EpochEntry] = []
         self._changes = 0
         self._written_changes = 0
+        self._offered: tuple[int, tuple[EpochEntry, ...]] = (0, ())  # the newest `pending_write`
+        self._written_entries: tuple[EpochEntry, ...] | None = ()  # None: not known for sure
         self._file_lock = threading.Lock()  # the loop and a thread may both flush; the older one must not win
         self._file_changes = 0  # what the file has; guarded by the lock
 
@@ -59,6 +61,7 @@ class LeaderEpochFileCache:
                 cache._insert(int(epoch), int(start_offset))
             except ValueError as error:
                 raise CheckpointFormatError(f"{cache._path}: {error}") from error
+        cache._written_entries = cache.entries
         return cache
 
     @property
@@ -120,9 +123,23 @@ class LeaderEpochFileCache:
     def is_written(self) -> bool:
         return self._changes == self._written_changes
 
+    def is_written_below(self, log_end_offset: int) -> bool:
+        """Whether the file tells the epochs of all records below `log_end_offset`.
+
+        An epoch without a record may be forgotten: nobody has anything of it, and the next leader begins another.
+        So ten thousand idle partitions do not write ten thousand files each time their leader starts.
+        """
+        if self.is_written or self._written_entries is None:
+            return self.is_written
+        written = [entry for entry in self._written_entries if entry.start_offset < log_end_offset]
+        return written == [entry for entry in self._entries if entry.start_offset < log_end_offset]
+
     def pending_write(self) -> tuple[int, bytes] | None:
         """What the file lacks, as (change number, content); None when it is current."""
-        return None if self.is_written else (self._changes, self.encode())
+        if self.is_written:
+            return None
+        self._offered = (self._changes, self.entries)
+        return self._changes, self.encode()
 
     def write_content(self, change: int, content: bytes) -> None:
         """Replace the file durably with a `pending_write`.  Waits for the device: a thread may run it."""
@@ -133,7 +150,10 @@ class LeaderEpochFileCache:
 
     def written(self, change: int) -> None:
         """`write_content` of that change number has returned."""
-        self._written_changes = max(self._written_changes, change)
+        if change > self._written_changes:
+            self._written_changes = change
+            offered_change, entries = self._offered
+            self._written_entries = entries if offered_change == change else None
 
     def write(self) -> None:
         """Both steps at once, waiting for the device."""

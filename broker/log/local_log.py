@@ -206,7 +206,9 @@ class LocalLog:
         return paths
 
 
-def new_segment(environment: LogEnvironment, directory: Path, base_offset: int, config: TopicConfig) -> LogSegment:
+def new_segment(
+    environment: LogEnvironment, directory: Path, base_offset: int, config: TopicConfig, *, may_replace: bool = True
+) -> LogSegment:
     """An empty segment with its file.  StorageFailure."""
     return LogSegment.create(
         environment.file_system,
@@ -217,4 +219,5 @@ def new_segment(environment: LogEnvironment, directory: Path, base_offset: int, 
         created_ms=environment.clock.now_ms(),
         index_interval_bytes=config.index_interval_bytes,
         roll_jitter_ms=segment_jitter_ms(environment, config),
+        may_replace=may_replace,
     )

@@ -37,17 +37,13 @@ class Checkpoint:
             log.warning("checkpoint_unreadable", path=str(self._file.path), error=str(failure))
             return {}
 
-    def encode(self, offsets: Mapping[TopicPartition, int]) -> bytes | None:
-        """The new content; None when the file has it already."""
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file durably, unless it says that already.  Waits for the device, and takes ten milliseconds
+        for ten thousand partitions: for the disk executor, one at a time.  StorageFailure."""
         content = self._file.encode(offsets)
-        return None if content == self._content else content
-
-    def write_content(self, content: bytes) -> None:
-        """Replace the file durably.  Waits for the device: for the disk executor.  StorageFailure."""
-        self._file.write_content(content)
-
-    def written(self, content: bytes) -> None:
-        self._content = content
+        if content != self._content:
+            self._file.write_content(content)
+            self._content = content
 
 
 class LogDirectory:

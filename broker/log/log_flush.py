@@ -46,7 +46,8 @@ class LogFlush:
             and segment.base_offset < offset
             and (segment.is_sealed or local_log.recovery_point < offset)
         ]
-        if not segments and not local_log.unsynced_directory and epochs.is_written:
+        are_epochs_written = epochs.is_written_below(local_log.log_end_offset)
+        if not segments and not local_log.unsynced_directory and are_epochs_written:
             return None
         plan = FlushPlan(self._environment.file_system, epochs, offset, self.truncation_count)
         for segment in segments:
@@ -58,7 +59,7 @@ class LogFlush:
         producers = self._log.producer_state_manager
         plan.snapshots = list(producers.unsynced_snapshots)
         plan.paths += [producers.snapshot_path(snapshot) for snapshot in plan.snapshots]
-        plan.epoch_write = epochs.pending_write()
+        plan.epoch_write = None if are_epochs_written else epochs.pending_write()
         if not self.is_name_synced:
             plan.paths.append(PartitionMetadataFile(self._environment.file_system, local_log.directory).path)
             plan.directories.append(local_log.directory.parent)
@@ -138,7 +139,7 @@ class LogFlush:
     def _plan_epochs(self) -> FlushPlan | None:
         """Only the epochs changed: this broker led, and nobody wrote."""
         epochs = self._log.leader_epochs
-        if epochs.is_written:
+        if epochs.is_written_below(self._log.log_end_offset):
             return None
         plan = FlushPlan(
             self._environment.file_system, epochs, self._log.local_log.recovery_point, self.truncation_count

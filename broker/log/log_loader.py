@@ -17,7 +17,7 @@ from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.config.topic_config import TopicConfig
 from broker.log.abstract_index import CorruptIndexError
 from broker.log.file_records import FileRecords
-from broker.log.leader_epoch_file_cache import LeaderEpochFileCache
+from broker.log.leader_epoch_file_cache import LEADER_EPOCH_CHECKPOINT, LeaderEpochFileCache
 from broker.log.local_log import LocalLog, new_segment, segment_jitter_ms
 from broker.log.log_environment import LogEnvironment
 from broker.log.log_file_names import (
@@ -37,7 +37,11 @@ from broker.log.log_segment import LogSegment
 from broker.log.log_segments import LogSegments
 from broker.log.offset_checkpoint_file import CheckpointFormatError
 from broker.log.offset_index import OffsetIndex
-from broker.log.partition_metadata_file import PartitionMetadataFile, PartitionMetadataFormatError
+from broker.log.partition_metadata_file import (
+    PARTITION_METADATA,
+    PartitionMetadataFile,
+    PartitionMetadataFormatError,
+)
 from broker.log.producer_state_entry import CompletedTxn
 from broker.log.producer_state_manager import ProducerStateManager
 from broker.log.time_index import TimeIndex
@@ -96,10 +100,11 @@ class LogLoader:
 
     def load(self, recovery_point: int, log_start_offset: int, had_clean_shutdown: bool) -> LoadedLog:
         names = settle_interrupted_work(self._file_system, self._directory)
-        topic_id = self._read_topic_id()
+        topic_id = self._read_topic_id() if PARTITION_METADATA in names else None
         self._producers.load_snapshot_names(names)
         try:
-            self._epochs = LeaderEpochFileCache.load(self._file_system, self._directory)
+            if LEADER_EPOCH_CHECKPOINT in names:
+                self._epochs = LeaderEpochFileCache.load(self._file_system, self._directory)
         except CheckpointFormatError as error:
             self._log.warning("leader_epochs_unreadable", error=str(error))
             had_clean_shutdown, recovery_point = False, 0  # the batches have them all
@@ -298,7 +303,8 @@ class LogLoader:
             self._drop(list(self._segments))
             self._epochs.clear()
             self._producers.truncate_fully_and_start_at(log_start_offset)
-        self._segments.add(new_segment(self._environment, self._directory, log_start_offset, self._config))
+        first = new_segment(self._environment, self._directory, log_start_offset, self._config, may_replace=False)
+        self._segments.add(first)
         return log_start_offset
 
     def _read_next_offset(self, log_start_offset: int) -> int:

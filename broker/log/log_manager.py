@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
 import structlog
@@ -20,13 +20,13 @@ from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
-from broker.log.flush_plan import FlushPlan
+from broker.log.flush_plan import FlushPlan, run_together
 from broker.log.log_directory import Checkpoint, LogDirectory
 from broker.log.log_environment import LogEnvironment
 from broker.log.log_file_names import (
     DELETE_DIRECTORY_SUFFIX,
-    STRAY_DIRECTORY_SUFFIX,
     REMOTE_INDEX_CACHE_DIRECTORY,
+    STRAY_DIRECTORY_SUFFIX,
     directory_set_aside,
     is_cluster_metadata,
     parse_log_directory,
@@ -38,8 +38,16 @@ from broker.metrics.log_metrics import LogMetrics
 
 log = structlog.get_logger(__name__)
 
-LOAD_SLICE: Final = 50  # logs loaded by one job of the disk executor
-CLOSE_SLICE: Final = 100  # logs flushed by one job at shutdown
+LOAD_SLICE: Final = 50  # logs loaded or made by one job of the disk executor
+CLOSE_SLICE: Final = 50  # logs closed in one turn of the loop, and flushed by one job
+
+
+class NewPartition(NamedTuple):
+    """A partition that is about to be placed here."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID
+    config: TopicConfig
 
 
 class LogManager:
@@ -219,13 +227,7 @@ class LogManager:
         another incarnation of the topic; StorageFailure."""
         unified_log = self._logs.get(topic_partition)
         if unified_log is None:
-            directory = self.directory / str(topic_partition)
-            self._file_system.make_directories(directory)
-            if config is None:
-                config = self._topic_config(topic_partition.topic)
-            unified_log = load_log(self._environment, directory, topic_partition, config, had_clean_shutdown=False).log
-            if unified_log.topic_id is None:
-                unified_log.assign_topic_id(topic_id)
+            unified_log = self._make(topic_partition, topic_id, config or self._topic_config(topic_partition.topic))
             self._add(unified_log)
         elif unified_log.topic_id is None:
             unified_log.assign_topic_id(topic_id)
@@ -235,6 +237,35 @@ class LogManager:
                 f"not to {uuid_to_text(topic_id)}"
             )
         return unified_log
+
+    def _make(self, topic_partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> UnifiedLog:
+        directory = self.directory / str(topic_partition)
+        self._file_system.make_directories(directory)
+        unified_log = load_log(self._environment, directory, topic_partition, config, had_clean_shutdown=False).log
+        if unified_log.topic_id is None:
+            unified_log.assign_topic_id(topic_id)
+        return unified_log
+
+    async def create_ahead(self, partitions: Sequence[NewPartition]) -> None:
+        """Make the logs of new partitions in the disk executor, so that `get_or_create` has them at once.
+
+        Only what is not there at all is made here; everything else, and every failure, is left to `get_or_create`.
+        """
+        missing = [each for each in partitions if each.topic_partition not in self._logs]
+        for start in range(0, len(missing), LOAD_SLICE):
+            for unified_log in await self._disk.run(self._make_part, missing[start : start + LOAD_SLICE]):
+                self._add(unified_log)
+
+    def _make_part(self, partitions: Sequence[NewPartition]) -> list[UnifiedLog]:
+        made = []
+        for topic_partition, topic_id, config in partitions:
+            try:
+                if not self._file_system.exists(self.directory / str(topic_partition)):
+                    made.append(self._make(topic_partition, topic_id, config))
+            except StorageFailure as failure:
+                log.warning("log_not_made_ahead", log=str(topic_partition), error=str(failure))
+                break
+        return made
 
     def mark_for_deletion(self, topic_partition: TopicPartition) -> bool:
         """Take a log out at once: its directory is set aside, and removed after file.delete.delay.ms.  Returns
@@ -274,10 +305,11 @@ class LogManager:
             await self._disk.run(self._file_system.sync_directory, self.directory)
         return was_there
 
-    def update_topic_config(self, topic: str, config: TopicConfig) -> None:
-        """The topic's settings changed."""
+    def update_topic_configs(self, configs: Mapping[str, TopicConfig]) -> None:
+        """The settings of these topics changed."""
         for unified_log in self._logs.values():
-            if unified_log.topic_partition.topic == topic:
+            config = configs.get(unified_log.topic_partition.topic)
+            if config is not None:
                 unified_log.update_config(config)
 
     def update_default_config(self) -> None:
@@ -315,7 +347,7 @@ class LogManager:
     async def checkpoint_recovery_points(self) -> None:
         """Write `recovery-point-offset-checkpoint`, and with it the leader epochs that changed."""
         for unified_log in list(self._logs.values()):
-            if not unified_log.leader_epochs.is_written:
+            if not unified_log.leader_epochs.is_written_below(unified_log.log_end_offset):
                 await self._write_leader_epochs(unified_log)
         await self._write_checkpoint(
             self._directory.recovery_points,
@@ -356,15 +388,11 @@ class LogManager:
     async def _write_checkpoint(self, checkpoint: Checkpoint, offsets: dict[TopicPartition, int]) -> None:
         while self._checkpoint_jobs:  # one writer at a time, also of those whose task was cancelled
             await asyncio.wait(self._checkpoint_jobs)
-        content = checkpoint.encode(offsets)
-        if content is None:
-            return
-        job = self._disk.submit(checkpoint.write_content, content)
+        job = self._disk.submit(checkpoint.write, offsets)
         self._checkpoint_jobs[job] = None
         job.add_done_callback(self._checkpoint_jobs.pop)
         try:
             await asyncio.shield(job)
-            checkpoint.written(content)
         except StorageFailure as failure:
             self._metrics.storage_failures.increment()
             log.warning("checkpoint_not_written", error=str(failure))
@@ -396,9 +424,22 @@ class LogManager:
         self._logs.clear()
 
     async def _flush_and_close(self) -> bool:
+        logs = list(self._logs.values())
+        slices = iter([logs[start : start + CLOSE_SLICE] for start in range(0, len(logs), CLOSE_SLICE)])
+        return all(await asyncio.gather(*(self._close_slices(slices) for _ in range(DISK_THREADS))))
+
+    async def _close_slices(self, slices: Iterator[Sequence[UnifiedLog]]) -> bool:
+        """One of several side by side: each takes the next slice when it is done with its last."""
+        is_clean = True
+        for logs in slices:
+            is_clean = await self._close_slice(logs) and is_clean
+            await asyncio.sleep(0)
+        return is_clean
+
+    async def _close_slice(self, logs: Sequence[UnifiedLog]) -> bool:
         is_clean = True
         plans: list[tuple[UnifiedLog, FlushPlan]] = []
-        for unified_log in self._logs.values():
+        for unified_log in logs:
             try:
                 plan = unified_log.prepare_close()
             except StorageFailure as failure:
@@ -407,17 +448,15 @@ class LogManager:
                 continue
             if plan is not None:
                 plans.append((unified_log, plan))
-        slices = [plans[start : start + CLOSE_SLICE] for start in range(0, len(plans), CLOSE_SLICE)]
-        for start in range(0, len(slices), DISK_THREADS):
-            side_by_side = slices[start : start + DISK_THREADS]
-            done = await asyncio.gather(
-                *(self._disk.run(_run_plans, [plan for _, plan in part]) for part in side_by_side)
-            )
-            is_clean = is_clean and all(done)
-        for unified_log, plan in plans:
-            if is_clean:
-                unified_log.complete_flush(plan)
-        for unified_log in self._logs.values():
+        if plans:
+            try:
+                await self._disk.run(run_together, [plan for _, plan in plans])
+                for unified_log, plan in plans:
+                    unified_log.complete_flush(plan)
+            except StorageFailure as failure:
+                is_clean = False
+                log.error("logs_not_flushed", error=str(failure))
+        for unified_log in logs:
             unified_log.close()
         return is_clean
 
@@ -428,17 +467,4 @@ class LogManager:
             (directory.log_start_offsets, self._log_start_offsets()),
             (directory.high_watermarks, self._all_high_watermarks()),
         ):
-            content = checkpoint.encode(offsets)
-            if content is not None:
-                checkpoint.write_content(content)
-
-
-def _run_plans(plans: Sequence[FlushPlan]) -> bool:
-    """Run in a thread; returns whether all of them reached the device."""
-    for plan in plans:
-        try:
-            plan.run()
-        except StorageFailure as failure:
-            log.error("log_not_flushed", error=str(failure))
-            return False
-    return True
+            checkpoint.write(offsets)

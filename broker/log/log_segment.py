@@ -107,12 +107,17 @@ class LogSegment:
         created_ms: int,
         index_interval_bytes: int,
         roll_jitter_ms: int = 0,
+        may_replace: bool = True,
     ) -> "LogSegment":
-        """An empty segment with its file, in place of files of that name.  StorageFailure, and nothing is there."""
+        """An empty segment with its file, in place of files of that name.  StorageFailure, and nothing is there.
+
+        Without `may_replace` the caller knows that there are no index files of that name.
+        """
         log_path, index_path, time_index_path, transaction_index_path = segment_paths(directory, base_offset)
         records = FileRecords.create(file_system, log_path)
-        for path in (index_path, time_index_path, transaction_index_path):
-            file_system.remove(path)
+        if may_replace:
+            for path in (index_path, time_index_path, transaction_index_path):
+                file_system.remove(path)
         indexes = (
             OffsetIndex(file_system, index_path, base_offset, index_size_max),
             TimeIndex(file_system, time_index_path, base_offset, index_size_max),
@@ -305,9 +310,13 @@ class LogSegment:
             self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date without waiting for the device.  StorageFailure: try again later."""
-        self.offset_index.write()
-        self.time_index.write()
+        """Bring the index files up to date without waiting for the device.  StorageFailure: try again later.
+
+        A segment without records needs none: a start finds it empty by itself.
+        """
+        for index in (self.offset_index, self.time_index):
+            if self.records.size_bytes or index.has_file:
+                index.write()
         self.transaction_index.write()
 
     def unload(self) -> None:
@@ -319,7 +328,7 @@ class LogSegment:
 
     def index_paths(self) -> list[Path]:
         """The index files that exist, in the order they are flushed."""
-        paths = [self.offset_index.path, self.time_index.path]
+        paths = [index.path for index in (self.offset_index, self.time_index) if index.has_file]
         if not self.transaction_index.is_empty:
             paths.append(self.transaction_index.path)
         return paths

@@ -1,6 +1,7 @@
 """ConfigRepository: effective configs of this broker and of topics, and where each value comes from."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
 
@@ -19,6 +20,8 @@ from broker.metadata.metadata_cache import MetadataCache
 
 log = structlog.get_logger(__name__)
 
+SHARED_CONFIGS_MAX: Final = 1000  # different ones; then they are made anew
+
 
 class ConfigRepository:
     """Combines the node's own file with what the image holds: topic > broker > cluster default > file > default.
@@ -31,6 +34,8 @@ class ConfigRepository:
         self._cache = cache
         self._effective = static
         self._effective_of: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}  # by overrides, for one broker config
+        self._topic_configs_of = static
 
     def broker_config(self) -> BrokerConfig:
         """What this broker runs with; the same object until something changes.
@@ -50,7 +55,19 @@ class ConfigRepository:
 
     def topic_config(self, topic: str) -> TopicConfig:
         """What a topic runs with on this broker; also for a topic the image does not have yet."""
-        return TopicConfig.effective(self.broker_config(), self._cache.topic_config_overrides(topic))
+        return self.effective_topic_config(self._cache.topic_config_overrides(topic))
+
+    def effective_topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """What a topic with these settings of its own runs with; topics with equal ones share one object."""
+        broker = self.broker_config()
+        if broker is not self._topic_configs_of or len(self._topic_configs) >= SHARED_CONFIGS_MAX:
+            self._topic_configs_of = broker
+            self._topic_configs.clear()
+        key = frozenset(overrides.items())
+        config = self._topic_configs.get(key)
+        if config is None:
+            config = self._topic_configs[key] = TopicConfig.effective(broker, overrides)
+        return config
 
     def describe_topic(self, topic: str) -> list[ConfigEntry]:
         return describe_topic(self._sources(), self._cache.topic_config_overrides(topic))

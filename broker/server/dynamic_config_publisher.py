@@ -23,6 +23,6 @@ class DynamicConfigPublisher:
             self._holder.update(config)
             self._logs.update_default_config()  # covers the topics too: their defaults are the broker's
             return
-        for resource in delta.changed_configs:
-            if resource.type is ConfigResourceType.TOPIC:
-                self._logs.update_topic_config(resource.name, self._repository.topic_config(resource.name))
+        topics = [resource.name for resource in delta.changed_configs if resource.type is ConfigResourceType.TOPIC]
+        if topics:
+            self._logs.update_topic_configs({topic: self._repository.topic_config(topic) for topic in topics})

@@ -94,6 +94,32 @@ def test_a_change_during_a_write_is_not_forgotten() -> None:
     assert disk.read(DIRECTORY / "leader-epoch-checkpoint") == b"0\n2\n0 0\n1 10\n"
 
 
+def test_an_epoch_without_records_need_not_be_in_the_file() -> None:
+    disk, cache = make_cache((0, 0), (1, 10))
+    assert not cache.is_written_below(10)
+    cache.write()
+    cache.assign(2, 20)
+    assert not cache.is_written
+    assert cache.is_written_below(20)
+    assert not cache.is_written_below(21)
+    cache = LeaderEpochFileCache.load(disk, DIRECTORY)
+    cache.assign(1, 10)
+    cache.assign(3, 10)
+    assert cache.is_written_below(10), "the file knows epoch 1 at 10, which no record has either"
+    assert not cache.is_written_below(11)
+
+
+def test_after_an_older_write_than_offered_the_file_is_not_known() -> None:
+    _, cache = make_cache((0, 0))
+    older = cache.pending_write()
+    assert older is not None
+    cache.assign(1, 10)
+    assert cache.pending_write() is not None
+    cache.write_content(*older)
+    cache.written(older[0])
+    assert not cache.is_written_below(5)
+
+
 def test_clear_and_damaged_file() -> None:
     disk, cache = make_cache((0, 0))
     cache.write()

@@ -40,12 +40,13 @@ def test_checkpoints_are_written_when_they_change() -> None:
     disk, directory = make_directory()
     checkpoint = directory.recovery_points
     offsets = {TopicPartition("t", 0): 5}
-    content = checkpoint.encode(offsets)
-    assert content is not None
-    checkpoint.write_content(content)
-    checkpoint.written(content)
-    assert checkpoint.encode(offsets) is None
+    checkpoint.write(offsets)
     assert checkpoint.read() == offsets
+    disk.remove(PATH / "recovery-point-offset-checkpoint")
+    checkpoint.write(offsets)
+    assert checkpoint.read() == {}, "nothing changed, so nothing was written"
+    checkpoint.write({TopicPartition("t", 0): 6})
+    assert checkpoint.read() == {TopicPartition("t", 0): 6}
     disk.overwrite(PATH / "recovery-point-offset-checkpoint", b"nonsense")
     assert checkpoint.read() == {}
 

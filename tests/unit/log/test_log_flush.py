@@ -69,13 +69,35 @@ def test_the_time_of_the_last_flush() -> None:
     assert world.log.last_flush_ms == world.clock.ms
 
 
-def test_epochs_alone_are_written_at_close() -> None:
+def test_an_epoch_without_a_record_costs_nothing_at_close() -> None:
     world = LogWorld()
     world.append(epoch=1)
     world.reload(clean=True)
     world.log.maybe_assign_epoch_start_offset(2, 1)
+    assert world.log.prepare_close() is None
+    world.append(epoch=2)
     world.close()
-    assert b"2 1" in world.disk.read(world.directory / "leader-epoch-checkpoint")
+    assert world.disk.read(world.directory / "leader-epoch-checkpoint") == b"0\n2\n1 0\n2 1\n"
+
+
+def test_epochs_alone_are_written_at_close() -> None:
+    world = LogWorld()
+    world.append(epoch=1)
+    world.append(epoch=2)
+    world.reload(clean=True)
+    world.log.leader_epochs.truncate_from_start(1)
+    world.close()
+    assert world.disk.read(world.directory / "leader-epoch-checkpoint") == b"0\n1\n2 1\n"
+
+
+def test_a_log_without_records_gets_no_index_files() -> None:
+    world = LogWorld()
+    world.reload(clean=True)
+    assert world.names() == [world.path(0, ".log").name]
+    world.append()
+    world.reload(clean=True)
+    assert world.path(0, ".index").name in world.names()
+    assert world.path(0, ".timeindex").name in world.names()
 
 
 def test_a_close_without_its_snapshot_is_not_clean() -> None:

@@ -14,7 +14,7 @@ from broker.common.file_system import FileSystem, OsFileSystem
 from broker.common.identifiers import TopicPartition
 from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
-from broker.log.log_manager import LogManager
+from broker.log.log_manager import LogManager, NewPartition
 from broker.log.unified_log import UnifiedLog
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
@@ -265,7 +265,7 @@ async def test_configs_reach_the_logs() -> None:
     manager = await node.start()
     log, other = manager.get_or_create(TP, TOPIC_ID), manager.get_or_create(OTHER, TOPIC_ID)
     changed: TopicConfig = topic_config(max_message_bytes=100)
-    manager.update_topic_config("t", changed)
+    manager.update_topic_configs({"t": changed})
     assert log.config is changed
     assert other.config is node.config
     node.config = topic_config(retention_ms=5)
@@ -347,3 +347,82 @@ def test_the_times_of_checkpoints_are_settings() -> None:
             assert "replication-offset-checkpoint" in node.files()
 
     simulate(story)
+
+
+def new_partitions(node: Node, count: int) -> list[NewPartition]:
+    return [NewPartition(TopicPartition("t", index), TOPIC_ID, node.config) for index in range(count)]
+
+
+async def test_logs_made_ahead_are_found_later() -> None:
+    node = Node()
+    manager = await node.start()
+    there = manager.get_or_create(TP, TOPIC_ID)
+    await manager.create_ahead(new_partitions(node, 3))
+    assert len(manager) == 3
+    assert manager.get(TP) is there
+    made = manager.get(TopicPartition("t", 2))
+    assert made is not None
+    assert (made.topic_id, made.config) == (TOPIC_ID, node.config)
+    operations = dict(node.disk.operations)
+    assert manager.get_or_create(TopicPartition("t", 2), TOPIC_ID) is made
+    assert node.disk.operations == operations
+
+
+async def test_what_is_there_or_fails_is_not_made_ahead() -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, TOPIC_ID), 5)
+    manager = await node.start()
+    node.disk.fail(LOG_DIRECTORY / "t-0", "open")
+    manager = await node.start()
+    node.disk.heal()
+    node.disk.fail(LOG_DIRECTORY / "t-1", "mkdir")
+    await manager.create_ahead(new_partitions(node, 3))
+    assert len(manager) == 0, "the first has a directory, the second none, and then it gave up"
+    node.disk.heal()
+    assert manager.get_or_create(TP, TOPIC_ID).log_end_offset == 5
+
+
+async def test_what_a_log_costs_the_disk() -> None:
+    """Ten thousand partitions multiply each of these."""
+    count = 10
+    node = Node()
+    manager = await node.start()
+    before = dict(node.disk.operations)
+
+    def cost() -> dict[str, int]:
+        """Operations for each log; the few for the directory as a whole are left out."""
+        done = {name: number - before.get(name, 0) for name, number in node.disk.operations.items()}
+        before.update(node.disk.operations)
+        return {name: number // count for name, number in done.items() if number >= count}
+
+    await manager.create_ahead(new_partitions(node, count))
+    assert cost() == {"mkdir": 1, "open": 2, "create": 2, "write": 1, "rename": 1}
+    await manager.shutdown()
+    assert cost() == {"open": 2, "sync": 3}
+    manager = await node.start()
+    assert cost() == {"open": 1}
+    for each in manager.all():
+        each.maybe_assign_epoch_start_offset(1, 0)
+    await manager.checkpoint_recovery_points()
+    await manager.shutdown()
+    assert cost() == {}
+
+
+async def test_closing_lets_others_run() -> None:
+    node = Node()
+    manager = await node.start()
+    await manager.create_ahead(new_partitions(node, 500))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.ensure_future(count_turns())
+    await manager.shutdown()
+    other.cancel()
+    assert turns >= 3, "500 logs in ten slices, four at a time"
+    assert ".kafka_cleanshutdown" in node.files()

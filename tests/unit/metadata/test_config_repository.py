@@ -51,6 +51,21 @@ def test_the_broker_config_is_the_same_object_until_it_changes(
     assert repository.broker_config() is not before
 
 
+def test_topics_with_equal_settings_share_one_config(cache: MetadataCache, repository: ConfigRepository) -> None:
+    publish(
+        cache,
+        config_record("retention.ms", "7", "a"),
+        config_record("retention.ms", "7", "b"),
+    )
+    assert repository.topic_config("a") is repository.topic_config("b")
+    assert repository.topic_config("c") is repository.topic_config("d")
+    assert repository.topic_config("a").retention_ms == 7
+    before = repository.topic_config("c")
+    publish(cache, broker_config("log.segment.bytes", "4000000", ""))
+    assert repository.topic_config("c") is not before
+    assert (repository.topic_config("a").segment_bytes, repository.topic_config("c").segment_bytes) == (4_000_000,) * 2
+
+
 def test_stored_values_that_cannot_be_are_left_aside(cache: MetadataCache, repository: ConfigRepository) -> None:
     publish(cache, broker_config("log.segment.bytes", "many", "1"))
     assert repository.broker_config().log_segment_bytes == 3_000_000
