@@ -39,6 +39,7 @@ from broker.server.controller_finder import ControllerFinder, Endpoint
 from broker.server.dispatcher import Dispatcher
 from broker.server.dynamic_config_publisher import DynamicConfigPublisher
 from broker.server.forwarding_manager import ForwardingManager
+from broker.server.log_preparation import LogPreparation
 from broker.server.metadata_observer import MetadataObserver
 from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
 from broker.server.node_to_controller_channel import ControllerConnection, NodeToControllerChannel
@@ -165,6 +166,7 @@ class BrokerServer:
 
     def _subscribe(self) -> None:
         configs = DynamicConfigPublisher(self.config, self.repository, self.logs)
+        self.publisher.prepare_with("logs", LogPreparation(self.identity.node_id, self.repository, self.logs).prepare)
         self.publisher.subscribe(PublishingStage.CONFIGS_BEFORE_REPLICAS, "configs", configs.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)

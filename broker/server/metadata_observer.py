@@ -249,20 +249,20 @@ class MetadataObserver:
         loop = asyncio.get_running_loop()
         started = loop.time()
         while (batch := self._tail.take_committed()) is not None:
-            self._load(batch)
+            await self._load(batch)
             if loop.time() - started > STALL_SECONDS_MAX:
                 await asyncio.sleep(0)
                 started = loop.time()
-        self._catch_up()
+        await self._catch_up()
 
-    def _load(self, batch: RecordBatch) -> None:
+    async def _load(self, batch: RecordBatch) -> None:
         records = () if batch.is_control else tuple(_metadata_records(batch))
         loaded = self._loader.load_batch(records, batch.last_offset, batch.partition_leader_epoch)
         self._has_seen_records = self._has_seen_records or bool(records)
         if loaded is not None and self.is_caught_up:
-            self._publish(loaded)
+            await self._publish(loaded)
 
-    def _catch_up(self) -> None:
+    async def _catch_up(self) -> None:
         """The first publication waits until nothing committed is missing, so that nobody acts on the past."""
         if self.is_caught_up or not self._has_seen_records or self.lag > 0:
             return
@@ -271,9 +271,10 @@ class MetadataObserver:
             return
         self.is_caught_up = True
         log.info("metadata_caught_up", offset=image.offset, topics=len(image.topics), brokers=len(image.brokers))
-        self._publish(LoadedMetadata(MetadataDelta.between(MetadataImage.EMPTY, image), image))
+        await self._publish(LoadedMetadata(MetadataDelta.between(MetadataImage.EMPTY, image), image))
 
-    def _publish(self, loaded: LoadedMetadata) -> None:
+    async def _publish(self, loaded: LoadedMetadata) -> None:
+        await self._publisher.prepare(loaded.delta, loaded.image)
         self._publisher.publish(loaded.delta, loaded.image)
 
     async def _fetch_snapshot(self, end_offset: Offset, epoch: int) -> bool:
@@ -300,7 +301,7 @@ class MetadataObserver:
         self._tail.restart_at(end_offset, epoch)
         self._has_seen_records = True
         if self.is_caught_up:
-            self._publish(loaded)
+            await self._publish(loaded)
         return True
 
     async def _download_snapshot(self, end_offset: Offset, epoch: int) -> bytearray | None:

@@ -1,6 +1,6 @@
 """Tells the broker what changed in the cluster, in the one order that is safe (Kafka's BrokerMetadataPublisher)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from broker.metadata.metadata_image import MetadataImage
 log = structlog.get_logger(__name__)
 
 Subscriber: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
+Preparation: TypeAlias = Callable[[MetadataDelta, MetadataImage], Awaitable[None]]
 
 
 class PublishingStage(IntEnum):
@@ -39,6 +40,7 @@ class MetadataPublisher:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
         self._subscribers: list[tuple[PublishingStage, str, Subscriber]] = []
+        self._preparations: list[tuple[str, Preparation]] = []
         self.published_offset: Offset = NO_OFFSET
         self.error_count = 0
 
@@ -46,6 +48,20 @@ class MetadataPublisher:
         """Call `subscriber(delta, image)` with every change from now on, at its stage; equal stages in this order."""
         self._subscribers.append((stage, name, subscriber))
         self._subscribers.sort(key=lambda entry: entry[0])
+
+    def prepare_with(self, name: str, preparation: Preparation) -> None:
+        """Await `preparation(delta, image)` before each change is published, for what takes long and can be done
+        ahead; it must be right without it."""
+        self._preparations.append((name, preparation))
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Do ahead what publishing this would take long for; call it before `publish`."""
+        for name, preparation in self._preparations:
+            try:
+                await preparation(delta, image)
+            except Exception:
+                self.error_count += 1
+                log.exception("metadata_not_prepared", preparation=name, offset=image.offset)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Make an image the broker's view.  `published_offset` moves only when everybody has heard of it."""

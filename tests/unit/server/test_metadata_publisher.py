@@ -35,3 +35,19 @@ def test_one_that_fails_keeps_nobody_else_from_hearing() -> None:
     publisher.subscribe(PublishingStage.CONFIGS, "sound", lambda _, image: heard.append(image.offset))
     publisher.publish(MetadataDelta(MetadataImage.EMPTY), image_with(offset=4))
     assert (heard, publisher.error_count, publisher.published_offset) == ([4], 1, 4)
+
+
+async def test_preparations_are_awaited_and_a_failed_one_is_counted() -> None:
+    publisher = MetadataPublisher(MetadataCache(Chance(1)))
+    prepared: list[int] = []
+
+    async def fail(delta: MetadataDelta, image: MetadataImage) -> None:
+        raise RuntimeError("no")
+
+    async def prepare(delta: MetadataDelta, image: MetadataImage) -> None:
+        prepared.append(image.offset)
+
+    publisher.prepare_with("broken", fail)
+    publisher.prepare_with("sound", prepare)
+    await publisher.prepare(MetadataDelta(MetadataImage.EMPTY), image_with(offset=4))
+    assert (prepared, publisher.error_count, publisher.published_offset) == ([4], 1, -1)
