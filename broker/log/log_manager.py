@@ -315,7 +315,9 @@ class LogManager:
     def update_default_config(self) -> None:
         """The broker's own settings changed, and with them the topics that do not override them."""
         configs: dict[str, TopicConfig] = {}
+        expiration_ms = self._environment.producer_id_expiration_ms = self._config.current.producer_id_expiration_ms
         for unified_log in self._logs.values():
+            unified_log.producer_state_manager.expiration_ms = expiration_ms
             topic = unified_log.topic_partition.topic
             config = configs.get(topic)
             if config is None:

@@ -32,7 +32,7 @@ class Node:
     """One disk, started and stopped as often as a test likes."""
 
     def __init__(self, **properties: object) -> None:
-        self.properties = properties
+        self.holder = ConfigHolder(broker_config(**properties))
         self.clock = SettableClock()
         self.disk = SimFileSystem(self.clock.now_ms)
         self.disk.make_directories(LOG_DIRECTORY)
@@ -43,7 +43,7 @@ class Node:
     async def start(self) -> LogManager:
         self.metrics = LogMetrics(MetricsRegistry())
         manager = LogManager(
-            ConfigHolder(broker_config(**self.properties)),
+            self.holder,
             clock=self.clock,
             file_system=self.disk,
             disk=InlineDiskExecutor(),
@@ -320,11 +320,14 @@ async def test_on_a_real_disk_with_threads(tmp_path: Path) -> None:
 
 
 async def test_producers_are_forgotten_after_the_time_of_the_settings() -> None:
-    node = Node(producer_id_expiration_ms=1000)
-    log = (await node.start()).get_or_create(TP, TOPIC_ID)
+    node = Node(producer_id_expiration_ms=5000)
+    manager = await node.start()
+    log = manager.get_or_create(TP, TOPIC_ID)
     log.append_as_leader([records_batch((NOW_MS, b"k", b"v"), producer_id=7, producer_epoch=0, base_sequence=0)], 0)
-    log.remove_expired_producers(NOW_MS + 999)
+    log.remove_expired_producers(NOW_MS + 4999)
     assert log.producer_count == 1
+    node.holder.update(broker_config(producer_id_expiration_ms=1000))
+    manager.update_default_config()
     log.remove_expired_producers(NOW_MS + 1001)
     assert log.producer_count == 0
 
