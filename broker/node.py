@@ -32,6 +32,7 @@ from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.broker_lifecycle_manager import BrokerReplacedError, BrokerStartError
 from broker.server.controller_finder import Endpoint, InconsistentLeaderError
+from broker.server.disk_reserve import DiskReserve
 from broker.server.http_endpoint import HttpEndpoint
 from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
 from broker.server.metadata_observer import ClusterIdMismatchError
@@ -110,6 +111,8 @@ class Node:
         async with AsyncExitStack() as stack:
             stack.callback(self._lock_directory().release)
             stack.callback(self.disk.close)
+            reserve = DiskReserve(self.file_system, config.log_dir)
+            reserve.release()
             await self._serve_http(stack)
             meta = await self._identify()
             log.info("node_starting", cluster_id=meta.cluster_id, node_id=meta.node_id, seed=self.chance.seed)
@@ -121,6 +124,7 @@ class Node:
                 self.broker = self._build_broker(meta)
                 await self.broker.start()
                 stack.push_async_callback(self.broker.stop)
+            reserve.restore()
             self._stack = stack.pop_all()
 
     async def stop(self) -> None:

@@ -28,10 +28,10 @@ def add_command(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.file, os.environ, arguments.override)
-    configure_logging(arguments.log_level)
-    warn_of_unknown_names(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave_at_once)  # until the node's own handlers: nothing is open yet
+    configure_logging(arguments.log_level)
+    warn_of_unknown_names(config)
     from broker import node  # late: wrong configuration is told without loading the broker
 
     try:
