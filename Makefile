@@ -6,8 +6,9 @@ STAMP  := $(VENV)/.installed
 KAFKA_VERSION ?= 4.4.0
 FILE ?=
 OPTIONS ?=
+SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench crash java-tools lock clean
+.PHONY: help install run test check format docs bench crash suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +52,16 @@ bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
 	WHERRY_SEEDS=1000 $(BIN)/python -m pytest -q tests/properties/test_log_crash.py
+
+# Peers' own suites against our broker; SUITE_DIR names a checkout (tests/suites/expected tells the versions).
+suite-aiokafka: $(STAMP) ## aiokafka's own tests, compared with the list of what passes
+	@$(BIN)/python -m tests.suites.run_suite aiokafka $(SUITE_DIR) $(OPTIONS)
+
+suite-kafka-python: $(STAMP) ## kafka-python's own integration tests, likewise
+	@$(BIN)/python -m tests.suites.run_suite kafka-python $(SUITE_DIR) $(OPTIONS)
+
+suite-librdkafka: $(STAMP) ## librdkafka's own tests that use a broker, likewise; wants its test runner built
+	@$(BIN)/python -m tests.suites.run_suite librdkafka $(SUITE_DIR) $(OPTIONS)
 
 java-tools: ## collect Apache Kafka's tools from Maven Central into .cache (for the tests marked java)
 	tests/java/collect.sh $(KAFKA_VERSION)
