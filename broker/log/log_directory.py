@@ -11,6 +11,7 @@ from broker.common.errors import StorageFailure
 from broker.common.file_system import FileSystem, read_file, write_file_atomically
 from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.log.offset_checkpoint_file import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -55,6 +56,7 @@ class LogDirectory:
         self.recovery_points = Checkpoint(file_system, path / RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = Checkpoint(file_system, path / LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = Checkpoint(file_system, path / REPLICATION_OFFSET_CHECKPOINT)
+        self.cleaner_offsets = Checkpoint(file_system, path / CLEANER_OFFSET_CHECKPOINT)  # Apache's cleaner writes it
 
     def take_clean_shutdown_marker(self) -> int | None:
         """The broker epoch of the last stop if it was clean, -1 when the marker does not tell; None after a crash.

@@ -74,9 +74,13 @@ def load_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     had_clean_shutdown: bool = True,
+    was_compacted: bool = False,
 ) -> LoadedLog:
-    """Open the log in `directory`, or a new one where there are no files.  Waits for the disk; StorageFailure."""
-    loader = LogLoader(environment, directory, topic_partition, config)
+    """Open the log in `directory`, or a new one where there are no files.  Waits for the disk; StorageFailure.
+
+    `was_compacted`: a log cleaner has been here, whatever the topic's configuration says now.
+    """
+    loader = LogLoader(environment, directory, topic_partition, config, was_compacted or config.is_compact)
     return loader.load(recovery_point, log_start_offset, had_clean_shutdown)
 
 
@@ -84,13 +88,19 @@ class LogLoader:
     """Loads one log, once."""
 
     def __init__(
-        self, environment: LogEnvironment, directory: Path, topic_partition: TopicPartition, config: TopicConfig
+        self,
+        environment: LogEnvironment,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        may_have_holes: bool,
     ) -> None:
         self._environment = environment
         self._file_system: FileSystem = environment.file_system
         self._directory = directory
         self._topic_partition = topic_partition
         self._config = config
+        self._may_have_holes = may_have_holes
         self._log = log.bind(log=str(topic_partition))
         self._segments = LogSegments()
         self._epochs = LeaderEpochFileCache(self._file_system, directory)
@@ -250,7 +260,7 @@ class LogLoader:
         it follows records that were lost, except where compaction makes holes."""
         if segment.base_offset == expected_offset:
             return True
-        return segment.base_offset > expected_offset and self._config.is_compact
+        return segment.base_offset > expected_offset and self._may_have_holes
 
     def _on_batch(self, batch: RecordBatch) -> list[tuple[CompletedTxn, int]]:
         epoch = batch.partition_leader_epoch

@@ -78,6 +78,7 @@ class LogManager:
         self._directory = LogDirectory(file_system, Path(config.current.log_dir))
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}  # of the checkpoint, for logs not asked for yet
+        self._compacted: frozenset[TopicPartition] = frozenset()  # topics' settings are not known yet at the start
         self._checkpoint_jobs: dict[asyncio.Future[None], None] = {}
         self.housekeeper = LogHousekeeper(
             config,
@@ -123,6 +124,7 @@ class LogManager:
         recovery_points = await self._disk.run(directory.recovery_points.read)
         log_start_offsets = await self._disk.run(directory.log_start_offsets.read)
         self._high_watermarks = await self._disk.run(directory.high_watermarks.read)
+        self._compacted = frozenset(await self._disk.run(directory.cleaner_offsets.read))
         partitions = self._sort_out(await self._disk.run(directory.subdirectories))
         self._metrics.remaining_logs_to_recover = len(partitions)
         recovered_segments = 0
@@ -187,6 +189,7 @@ class LogManager:
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=log_start_offsets.get(topic_partition, 0),
                     had_clean_shutdown=was_clean,
+                    was_compacted=topic_partition in self._compacted,
                 )
             except StorageFailure as failure:
                 log.error("log_not_loaded", log=str(topic_partition), error=str(failure))

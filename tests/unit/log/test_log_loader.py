@@ -3,7 +3,7 @@
 import pytest
 
 from broker.common.identifiers import TopicPartition
-from broker.log.log_loader import partition_directory, settle_interrupted_work
+from broker.log.log_loader import load_log, partition_directory, settle_interrupted_work
 from broker.log.transaction_index import AbortedTransaction
 from tests.unit.log.log_world import LOG_DIRECTORY, NOW_MS, TP, LogWorld
 
@@ -109,13 +109,20 @@ def test_a_zero_filled_tail_is_cut() -> None:
     assert world.disk.size(path) == 3 * 79
 
 
-def test_a_hole_between_segments_drops_what_follows_except_on_compacted_topics() -> None:
-    for compact in (False, True):
-        world = filled(compact=compact)
-        path = world.path(3, ".log")
-        world.disk.overwrite(path, world.disk.read(path)[: 2 * 79])
-        log = world.reload()
-        assert log.log_end_offset == (9 if compact else 5)
+@pytest.mark.parametrize(
+    ("compact", "was_compacted", "log_end_offset"), [(False, False, 5), (True, False, 9), (False, True, 9)]
+)
+def test_a_hole_between_segments_drops_what_follows_except_where_a_cleaner_has_been(
+    compact: bool, was_compacted: bool, log_end_offset: int
+) -> None:
+    world = filled(compact=compact)
+    path = world.path(3, ".log")
+    world.disk.overwrite(path, world.disk.read(path)[: 2 * 79])
+    world.log.close()
+    loaded = load_log(
+        world.environment, world.directory, TP, world.config, had_clean_shutdown=False, was_compacted=was_compacted
+    )
+    assert loaded.log.log_end_offset == log_end_offset
 
 
 def test_a_leftover_of_a_truncation_is_dropped() -> None:

@@ -15,6 +15,7 @@ from broker.common.identifiers import TopicPartition
 from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
 from broker.log.log_manager import LogManager, NewPartition
+from broker.log.offset_checkpoint_file import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile
 from broker.log.unified_log import UnifiedLog
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
@@ -63,6 +64,21 @@ def append(log: UnifiedLog, count: int = 1, *, epoch: int = 0) -> None:
         (result,) = log.append_as_leader([records_batch((NOW_MS, b"k", b"v" * 10))], epoch)
         assert result.error is None
     log.update_high_watermark(log.log_end_offset)
+
+
+async def test_what_a_cleaner_has_compacted_may_have_holes_though_its_topic_is_not_known_yet() -> None:
+    node = Node()
+    manager = await node.start()
+    for topic_partition in (TP, OTHER):
+        log = manager.get_or_create(topic_partition, UUID(int=1))
+        append(log, 9)
+        second = [name for name in node.files(str(topic_partition)) if name.endswith(".log")][1]
+        path = log.directory / second
+        content = node.disk.read(path)
+        node.disk.overwrite(path, content[: len(content) // 2])
+    OffsetCheckpointFile(node.disk, LOG_DIRECTORY / CLEANER_OFFSET_CHECKPOINT).write({TP: 4})
+    manager = await node.start()
+    assert {log.topic_partition: log.log_end_offset for log in manager.all()} == {TP: 9, OTHER: 3}
 
 
 async def test_6_a_clean_stop_and_start() -> None:
