@@ -8,7 +8,7 @@ FILE ?=
 OPTIONS ?=
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench crash suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs bench bench-hotpath crash suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,9 @@ docs: $(STAMP) ## regenerate the reference pages
 
 bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
 	$(BIN)/python benchmarks/workload.py $(OPTIONS)
+
+bench-hotpath: $(STAMP) ## produce and fetch beside a small C server: CPU per gigabyte and ratios (needs cc)
+	$(BIN)/python benchmarks/hotpath/hotpath.py $(OPTIONS)
 
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
