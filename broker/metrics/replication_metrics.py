@@ -180,7 +180,7 @@ class ReplicationMetrics:
             "OfflineReplicaCount",
             "Replicas whose log could not be opened.",
             lambda: sum(1 for partition in self._partitions() if partition.is_offline),
-            "Repair the disk and restart the broker.",
+            "Free or repair the disk: the broker tries again by itself.",
         )
         gauge(
             "UnderReplicatedPartitions",
