@@ -142,16 +142,21 @@ class BrokerServer:
             is_fenced=lambda: self.lifecycle.is_fenced,
         )
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
-        group_metrics = CoordinatorMetrics(registry)
-        writer = ReplicaPartitionWriter(self.replicas, disk)
-        self.groups = GroupCoordinator(config, clock, chance, writer, group_metrics)
-        group_metrics.read_from(self.groups, LogEndOffsets(self.replicas))
+        self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
         self._observe(registry)
         self._subscribe()
         self._dispatcher = self._build_dispatcher(request_metrics)
         self.sockets = SocketServer(config, self._dispatcher, network)
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
+
+    def _build_groups(
+        self, metrics: CoordinatorMetrics, clock: Clock, chance: Chance, disk: DiskExecutor
+    ) -> GroupCoordinator:
+        writer = ReplicaPartitionWriter(self.replicas, disk)
+        groups = GroupCoordinator(self.config, clock, chance, writer, metrics)
+        metrics.read_from(groups, LogEndOffsets(self.replicas))
+        return groups
 
     def _observe(self, registry: MetricsRegistry) -> None:
         BrokerMetrics(registry).observe(
