@@ -18,6 +18,7 @@ from broker.common.clock import Clock, SystemClock
 from broker.common.disk import DiskExecutor, ThreadDiskExecutor
 from broker.common.errors import ErrorCode, StorageFailure
 from broker.common.file_system import FileLock, FileSystem, OsFileSystem
+from broker.common.identifiers import uuid_to_text
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.controller.controller import ControllerStartError
@@ -115,7 +116,13 @@ class Node:
             reserve.release()
             await self._serve_http(stack)
             meta = await self._identify()
-            log.info("node_starting", cluster_id=meta.cluster_id, node_id=meta.node_id, seed=self.chance.seed)
+            log.info(
+                "node_starting",
+                cluster_id=meta.cluster_id,
+                node_id=meta.node_id,
+                directory_id=uuid_to_text(meta.directory_id),
+                seed=self.chance.seed,
+            )
             if config.is_controller:
                 self.controller = self._build_controller(meta)
                 await self.controller.start()

@@ -127,6 +127,40 @@ def test_directory_and_port_in_use_are_named(tmp_path: Path) -> None:
         assert node.process.poll() is None
 
 
+def test_what_is_lost_or_broken_is_named(tmp_path: Path) -> None:
+    """The drills of docs/operations.md that end with a refusal."""
+    data = tmp_path / "data"
+    properties = {"log.dirs": str(data)}
+    with NodeProcess.server(tmp_path / "1", properties) as node:
+        node.ready()
+        assert node.end() == 0
+    identity, metadata = data / "meta.properties", data / "__cluster_metadata-0" / f"{0:020d}.log"
+    kept_identity, kept_metadata = identity.read_bytes(), metadata.read_bytes()
+    broken = bytearray(kept_metadata)
+    broken[len(broken) // 3] ^= 0xFF
+    for number, (path, content, code, sentence) in enumerate(
+        (
+            (identity, None, 2, f"wherry: {data} has no meta.properties but is not empty"),
+            (identity, b"version=7\n", 2, f"wherry: {identity}: version='7' is not supported"),
+            (metadata, bytes(broken), 1, f"wherry: {metadata} at position "),
+        )
+    ):
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+        with NodeProcess.server(tmp_path / f"refused-{number}", properties) as node:
+            assert node.wait() == code
+            assert node.stderr.splitlines()[-1].startswith(sentence), node.stderr
+            assert "Traceback" not in node.stderr
+        identity.write_bytes(kept_identity)
+        metadata.write_bytes(kept_metadata)
+    metadata.write_bytes(kept_metadata + kept_metadata[:50])  # a torn last batch is cut
+    with NodeProcess.server(tmp_path / "2", properties) as node:
+        node.ready()
+        assert [event["size_bytes"] for event in events(node, "metadata_log_tail_cut")] == [50]
+
+
 # Signals
 
 
