@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from broker.controller.brokers_to_isrs import BrokersToIsrs
+from broker.controller.topic_names import UnifiedNames
 from broker.metadata.metadata_image import MetadataImage
 from broker.metadata.metadata_loader import MetadataLoader
 from broker.schemas.cluster_metadata import MetadataRecord, RegisterBrokerRecord
 
 
 class ControllerState:
-    """The image with every command applied, durable or not yet, and two indexes over it.
+    """The image with every command applied, durable or not yet, and indexes over it.
 
     Only `Controller` replays onto it; managers read.  Since images are immutable, going back to an older one is an
     assignment (`revert`): Apache's timeline structures have no counterpart here.
@@ -18,6 +19,7 @@ class ControllerState:
     def __init__(self) -> None:
         self._loader = MetadataLoader()
         self.brokers_to_isrs = BrokersToIsrs()
+        self.unified_names = UnifiedNames()
         # Where each broker's latest registration stands in the log: "caught up" means applied at least to there.
         self.registration_offsets: Mapping[int, int] = {}
 
@@ -41,6 +43,7 @@ class ControllerState:
             self.registration_offsets = {**self.registration_offsets, **registered}
         if loaded is not None:
             self.brokers_to_isrs.update(loaded.delta.topics_delta)
+            self.unified_names.update(loaded.delta.topics_delta)
 
     def skip(self, last_offset: int, epoch: int) -> None:
         """Move past a control batch, which changes nothing but the offset."""
@@ -51,9 +54,11 @@ class ControllerState:
         loaded = self._loader.load_snapshot(records, offset, epoch)
         self.registration_offsets = dict.fromkeys(loaded.image.brokers, offset)
         self.brokers_to_isrs.rebuild(loaded.image.topics)
+        self.unified_names.rebuild(loaded.image.topics)
 
     def revert(self, image: MetadataImage, registration_offsets: Mapping[int, int]) -> None:
         """Go back to an earlier state: the records after it could not be written."""
         self._loader = MetadataLoader(image)
         self.registration_offsets = registration_offsets
         self.brokers_to_isrs.rebuild(image.topics)
+        self.unified_names.rebuild(image.topics)

@@ -284,5 +284,6 @@ class ReplicationControlManager:
         """Partitions that are led, but not by their preferred replica."""
         return sum(
             partition.has_leader and not partition.has_preferred_leader
-            for _, partition in self._state.image.topics.partitions()
+            for topic in self._state.image.topics.by_id.values()
+            for partition in topic.partitions.values()
         )

@@ -103,12 +103,11 @@ class TopicControlManager:
         """Each topic by itself, all that pass in one batch."""
         records: list[MetadataRecord] = []
         results: list[CreateTopicResult] = []
-        names = [topic.name for topic in topics]
-        taken = {unified_name(name): name for name in self._state.image.topics.by_name}
-        for name in dict.fromkeys(names):
-            topic = topics[names.index(name)]
+        counts = Counter(topic.name for topic in topics)
+        taken: dict[str, str] = {}  # by this command
+        for name, topic in {topic.name: topic for topic in topics}.items():
             try:
-                if names.count(name) > 1:
+                if counts[name] > 1:
                     raise InvalidRequestError("Duplicate topic name.")
                 self._check_name(name, taken)
                 topic_records, result = self._create_topic(topic)
@@ -128,7 +127,7 @@ class TopicControlManager:
         check_topic_name(name)
         if name in self._state.image.topics.by_name:
             raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
-        other = taken.get(unified_name(name))
+        other = self._state.unified_names.find(name) or taken.get(unified_name(name))
         if other is not None:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
@@ -236,9 +235,9 @@ class TopicControlManager:
     ) -> ControllerResult[dict[str, ApiError]]:
         records: list[MetadataRecord] = []
         results: dict[str, ApiError] = {}
-        names = [topic.name for topic in topics]
+        counts = Counter(topic.name for topic in topics)
         for topic in topics:
-            if names.count(topic.name) > 1:
+            if counts[topic.name] > 1:
                 results[topic.name] = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
                 continue
             try:

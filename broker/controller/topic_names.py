@@ -1,10 +1,11 @@
 """Which names a topic may have (Kafka's Topic class)."""
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from broker.common.errors import InvalidTopicError
+from broker.metadata.topics_delta import TopicsDelta
+from broker.metadata.topics_image import TopicsImage
 
 NAME_LENGTH_MAX: Final = 249
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -30,7 +31,23 @@ def unified_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def find_collision(name: str, existing: Iterable[str]) -> str | None:
-    """Another name that unifies to the same."""
-    unified = unified_name(name)
-    return next((other for other in existing if other != name and unified_name(other) == unified), None)
+class UnifiedNames:
+    """Which topic has a unified name: an index over the image, so that creating one topic does not look at all."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def rebuild(self, topics: TopicsImage) -> None:
+        self._names = {unified_name(name): name for name in topics.by_name}
+
+    def update(self, delta: TopicsDelta) -> None:
+        for name in delta.deleted_topics.values():
+            if self.find(name) == name:
+                del self._names[unified_name(name)]
+        for topic in delta.changed_topics.values():
+            if topic.before is None:
+                self._names[unified_name(topic.name)] = topic.name
+
+    def find(self, name: str) -> str | None:
+        """The topic whose name unifies to the same."""
+        return self._names.get(unified_name(name))

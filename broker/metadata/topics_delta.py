@@ -61,6 +61,7 @@ class TopicsDelta:
         self.image = image
         self.changed_topics: dict[UUID, TopicDelta] = {}
         self.deleted_topics: dict[UUID, str] = {}
+        self._new_names: dict[str, UUID] = {}  # of topics that are not in the image
 
     @classmethod
     def between(cls, old: TopicsImage, new: TopicsImage) -> "TopicsDelta":
@@ -87,6 +88,7 @@ class TopicsDelta:
         if self._is_known(record.topic_id) or self._is_name_taken(record.name):
             raise MetadataFault(f"topic {record.name} ({record.topic_id}) is created twice")
         self.changed_topics[record.topic_id] = TopicDelta(record.name, record.topic_id, None)
+        self._new_names[record.name] = record.topic_id
 
     def replay_partition(self, record: PartitionRecord) -> None:
         self._topic(record.topic_id).partition_changes[record.partition_id] = PartitionRegistration.from_record(record)
@@ -104,6 +106,8 @@ class TopicsDelta:
         self.changed_topics.pop(record.topic_id)
         if record.topic_id in self.image.by_id:
             self.deleted_topics[record.topic_id] = name
+        else:
+            del self._new_names[name]
         return name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
@@ -157,7 +161,7 @@ class TopicsDelta:
         existing = self.image.by_name.get(name)
         if existing is not None and existing.id not in self.deleted_topics:
             return True
-        return any(delta.name == name for delta in self.changed_topics.values() if delta.before is None)
+        return name in self._new_names
 
     def _names(self) -> Mapping[UUID, str]:
         names = {topic.id: topic.name for topic in self.image.by_id.values() if topic.id not in self.deleted_topics}
