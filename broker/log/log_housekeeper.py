@@ -172,16 +172,16 @@ class LogHousekeeper:
         while True:
             interval_ms = min(self._config.current.log_flush_scheduler_interval_ms, IDLE_MS_MAX)
             for unified_log in self._logs():
-                interval_ms = min(interval_ms, unified_log.config.flush_ms)
+                interval_ms = min(interval_ms, unified_log.flush_ms)
             await asyncio.sleep(max(interval_ms, TIMED_FLUSH_MS_MIN) / 1000 if interval_ms < IDLE_MS_MAX else 1.0)
             await self.flush_dirty_logs()
 
     async def flush_dirty_logs(self) -> None:
         """Flush the logs whose `flush.ms` has passed since their last flush."""
         now_ms = self._now_ms()
-        for unified_log in list(self._logs()):
-            flush_ms = unified_log.config.flush_ms
-            if flush_ms < NEVER and unified_log.unflushed_messages and now_ms - unified_log.last_flush_ms >= flush_ms:
+        timed = [unified_log for unified_log in self._logs() if unified_log.flush_ms < NEVER]
+        for unified_log in timed:
+            if unified_log.unflushed_messages and now_ms - unified_log.last_flush_ms >= unified_log.flush_ms:
                 await self.flush(unified_log)
 
     async def _run_producer_expiration(self) -> None:

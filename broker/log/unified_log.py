@@ -57,6 +57,7 @@ class UnifiedLog:
         "_flush_messages",
         "_local",
         "_retention",
+        "flush_ms",
         "high_watermark",
         "is_closed",
         "is_dirty",
@@ -184,6 +185,7 @@ class UnifiedLog:
         if config.is_compact:
             self.segment_ms = min(self.segment_ms, config.max_compaction_lag_ms)
         self._flush_messages = config.flush_messages
+        self.flush_ms = config.flush_ms  # here, because it is looked at for every log each second
         self.validator = make_validator(config, str(self.topic_partition))
         self._local.segments.active.index_interval_bytes = config.index_interval_bytes
 

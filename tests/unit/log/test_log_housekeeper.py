@@ -159,7 +159,7 @@ def test_the_times_of_the_tasks_are_settings() -> None:
         world.keeper.flush_dirty_logs = flush  # type: ignore[method-assign]
         watched = SimpleNamespace(
             is_closed=False,
-            config=world.config,
+            flush_ms=world.log.flush_ms,
             delete_old_segments=note("retention"),
             remove_expired_producers=note("producers"),
         )
