@@ -103,7 +103,7 @@ class CoordinatorMetrics:
 
     def _lags(self, groups: GroupFacts, log_end_offset: LogEndOffset) -> Iterator[Sample]:
         count = 0
-        for group, topic, partition, offset in groups.committed_offsets():
+        for group, topic, partition, offset in list(groups.committed_offsets()):
             end_offset = log_end_offset(topic, partition)
             if end_offset is None:
                 continue

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from broker.common.identifiers import TopicPartition
-from broker.metrics.registry import MetricsRegistry, Sample
+from broker.metrics.registry import MetricsRegistry, Sample, sum_over
 
 
 class MeasuredLog(Protocol):
@@ -57,10 +57,12 @@ class LogMetrics:
             lambda: self.remaining_logs_to_recover,
             bean="kafka.log:type=LogManager,name=remainingLogsToRecover",
         )
-        registry.gauge(
+        registry.collected(
             "kafka_server_replicamanager_produceridcount",
+            "gauge",
             "Idempotent and transactional producers the logs remember.",
-            lambda: sum(log.producer_count for log in self._logs()),
+            (),
+            lambda: sum_over(self._logs(), lambda log: log.producer_count),
             bean="kafka.server:type=ReplicaManager,name=ProducerIdCount",
             action="Clients that make a new producer per message fill memory here.",
         )
@@ -96,7 +98,7 @@ class LogMetrics:
         value: Callable[[MeasuredLog], int],
     ) -> None:
         def read() -> Iterable[Sample]:
-            for log in self._logs():
+            for log in list(self._logs()):
                 topic, partition = log.topic_partition
                 yield (topic, str(partition)), value(log)
 

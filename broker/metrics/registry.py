@@ -7,15 +7,17 @@ by one thread, turned into Prometheus' form only at scrape.  Gauges have no copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+Owner = TypeVar("Owner")
 Kind = Literal["counter", "gauge", "histogram"]
 Sample = tuple[Sequence[str], float]
 Row = tuple[Sequence[str], Any]  # label values, and a number or a histogram
+PAUSE: Final = None  # between rows: whoever writes them may let others run here
 
 SECONDS_BUCKETS: Final = (
     0.0001,
@@ -38,6 +40,7 @@ SECONDS_BUCKETS: Final = (
 LABEL_SETS_MAX: Final = 20_000  # 10,000 partitions and room; beyond it a series is dropped, and counted
 
 RECENT_MAX: Final = 512  # observations a histogram keeps uncounted
+OWNERS_PER_PAUSE: Final = 1000  # owners asked for one number each before others may run
 
 DROPPED_SERIES: Final = "broker_metrics_dropped_series_total"
 
@@ -84,7 +87,7 @@ class Counter:
 
     def samples(self) -> Iterator[tuple[tuple[str, ...], float]]:
         if self._children:
-            for labels, child in self._children.items():
+            for labels, child in list(self._children.items()):
                 yield labels, child.value
         else:
             yield (), self.value
@@ -140,7 +143,7 @@ class Histogram:
 
     def samples(self) -> Iterator[tuple[tuple[str, ...], "Histogram"]]:
         if self._children:
-            yield from self._children.items()
+            yield from list(self._children.items())
         else:
             yield (), self
 
@@ -160,31 +163,41 @@ class Histogram:
 class MetricFamily(Collector):
     """One metric as Prometheus' client library collects it: rows from its owner, and what makes a family of them.
 
-    `read` is run to its end at once, so an owner may yield from a dictionary that changes later.
+    Others run between two rows of `read`, so an owner yields from a copy of what may change: a list of ten thousand
+    partitions is made at once, their numbers are not.
     """
 
     def __init__(
         self,
         definition: MetricDefinition,
-        read: Callable[[], Iterable[Row]],
+        read: Callable[[], Iterable[Row | None]],
         build: Callable[[Sequence[Row]], Metric],
     ) -> None:
         self.definition = definition
         self._read = read
         self._build = build
 
-    def rows(self) -> list[Row]:
-        """The series now; none while nothing was counted on a labelled metric."""
-        rows = list(self._read())
-        if len(rows) == 1 and len(rows[0][0]) != len(self.definition.labels):
-            return []
-        return rows
+    def rows(self) -> Iterator[Row | None]:
+        """The series, read as they are asked for, with a PAUSE here and there; none while nothing was counted on a
+        labelled metric."""
+        labels_count = len(self.definition.labels)
+        return (row for row in self._read() if row is PAUSE or len(row[0]) == labels_count)
 
     def collect(self) -> Iterable[Metric]:
-        return [self._build(self.rows())]
+        return [self._build([row for row in self.rows() if row is not PAUSE])]
 
     def describe(self) -> Iterable[Metric]:
         return [Metric(self.definition.name, self.definition.documentation, self.definition.kind)]
+
+
+def sum_over(owners: Iterable[Owner], value: Callable[[Owner], float]) -> Iterator[Sample | None]:
+    """The one row of a gauge that asks many owners."""
+    total = 0.0
+    for number, owner in enumerate(list(owners), start=1):
+        total += value(owner)
+        if number % OWNERS_PER_PAUSE == 0:
+            yield PAUSE
+    yield (), total
 
 
 class MetricsRegistry:
@@ -250,12 +263,13 @@ class MetricsRegistry:
         kind: Literal["counter", "gauge"],
         documentation: str,
         labels: tuple[str, ...],
-        read: Callable[[], Iterable[Sample]],
+        read: Callable[[], Iterable[Sample | None]],
         *,
         bean: str | None = None,
         action: str | None = None,
     ) -> None:
-        """A counter or gauge whose values are read from their owner at scrape: `read` yields (label values, value)."""
+        """A counter or gauge whose values are read from their owner at scrape: `read` yields (label values, value),
+        and PAUSE after much work without a row.  What it iterates over must not change meanwhile."""
         definition = self._define(MetricDefinition(name, kind, documentation, labels, bean, action))
 
         def build(rows: Sequence[Row]) -> Metric:

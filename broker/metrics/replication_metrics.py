@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from broker.common.identifiers import TopicPartition
-from broker.metrics.registry import MetricsRegistry, Sample
+from broker.metrics.registry import MetricsRegistry, Sample, sum_over
 
 
 class MeasuredPartition(Protocol):
@@ -146,9 +146,6 @@ class ReplicationMetrics:
     def _partitions(self) -> Iterator[MeasuredPartition]:
         return iter(()) if self._replicas is None else self._replicas.partitions()
 
-    def _count(self, predicate: Callable[[MeasuredPartition], bool]) -> int:
-        return sum(1 for partition in self._partitions() if not partition.is_offline and predicate(partition))
-
     def _topic_counter(self, name: str, bean: str, attribute: str, documentation: str) -> None:
         def read() -> Iterable[Sample]:
             counts: Mapping[str, Any] = {} if self._replicas is None else self._replicas.topic_counts
@@ -165,44 +162,48 @@ class ReplicationMetrics:
         )
 
     def _replica_manager_gauges(self) -> None:
-        def gauge(bean: str, documentation: str, read: Callable[[], float], action: str | None = None) -> None:
-            self._registry.gauge(
+        def count(
+            bean: str, documentation: str, counts: Callable[[MeasuredPartition], bool], action: str | None = None
+        ) -> None:
+            self._registry.collected(
                 f"kafka_server_replicamanager_{bean.lower()}",
+                "gauge",
                 documentation,
-                read,
+                (),
+                lambda: sum_over(self._partitions(), counts),
                 bean=f"kafka.server:type=ReplicaManager,name={bean}",
                 action=action,
             )
 
-        gauge("LeaderCount", "Partitions this broker leads.", lambda: self._count(lambda each: each.is_leader))
-        gauge("PartitionCount", "Replicas on this broker.", lambda: sum(1 for _ in self._partitions()))
-        gauge(
+        count("LeaderCount", "Partitions this broker leads.", lambda each: each.is_leader)
+        count("PartitionCount", "Replicas on this broker.", lambda each: True)
+        count(
             "OfflineReplicaCount",
             "Replicas whose log could not be opened.",
-            lambda: sum(1 for partition in self._partitions() if partition.is_offline),
+            lambda each: each.is_offline,
             "Free or repair the disk: the broker tries again by itself.",
         )
-        gauge(
+        count(
             "UnderReplicatedPartitions",
             "Partitions led here with fewer in-sync replicas than replicas.",
-            lambda: self._count(lambda each: each.is_under_replicated),
+            lambda each: not each.is_offline and each.is_under_replicated,
             "Find the broker that is down or slow.",
         )
-        gauge(
+        count(
             "UnderMinIsrPartitionCount",
             "Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all is refused.",
-            lambda: self._count(lambda each: each.is_under_min_isr),
+            lambda each: not each.is_offline and each.is_under_min_isr,
             "Bring the missing replicas back.",
         )
-        gauge(
+        count(
             "AtMinIsrPartitionCount",
             "Partitions led here with exactly min.insync.replicas in-sync replicas.",
-            lambda: self._count(lambda each: each.is_at_min_isr),
+            lambda each: not each.is_offline and each.is_at_min_isr,
         )
-        gauge(
+        count(
             "ReassigningPartitions",
             "Partitions led here whose replicas are being moved.",
-            lambda: self._count(lambda each: each.is_reassigning),
+            lambda each: not each.is_offline and each.is_reassigning,
         )
 
     def _isr_counters(self) -> None:
@@ -253,7 +254,7 @@ class ReplicationMetrics:
 
     def _partition_gauge(self, bean: str, documentation: str, value: Callable[[MeasuredPartition], int]) -> None:
         def read() -> Iterable[Sample]:
-            for each in self._partitions():
+            for each in list(self._partitions()):
                 if not each.is_offline:
                     topic, partition = each.topic_partition
                     yield (topic, str(partition)), int(value(each))

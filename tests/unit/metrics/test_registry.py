@@ -4,7 +4,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from broker.metrics import registry as registry_module
-from broker.metrics.registry import DROPPED_SERIES, MetricDefinition, MetricsRegistry
+from broker.metrics.exposition import text_parts
+from broker.metrics.registry import DROPPED_SERIES, PAUSE, MetricDefinition, MetricsRegistry, sum_over
 
 
 def samples(registry: MetricsRegistry) -> dict[str, float]:
@@ -100,18 +101,34 @@ def test_definitions_keep_what_the_manual_says() -> None:
     )
 
 
-def test_rows_are_a_snapshot_of_their_owner() -> None:
+def test_series_that_come_in_the_middle_of_a_scrape_wait_for_the_next() -> None:
     registry = MetricsRegistry()
-    sizes = {"a": 1, "b": 2}
-    registry.collected(
-        "sample_size", "gauge", "Size.", ("n",), lambda: (((name,), value) for name, value in sizes.items())
-    )
-    rows = registry.families[-1].rows()
-    sizes["c"] = 3  # a partition created in the middle of a scrape
-    assert rows == [(("a",), 1), (("b",), 2)]
+    counter = registry.counter("sample_total", "Things.", ("n",))
+    histogram = registry.histogram("sample_seconds", "Time.", ("n",))
+    counter.labels("a").increment()
+    histogram.labels("a").observe(1)
+    families = [family.rows() for family in registry.families[-2:]]
+    first = [next(rows) for rows in families]
+    counter.labels("b").increment()
+    histogram.labels("b").observe(1)
+    assert first == [(("a",), 1), (("a",), histogram.labels("a"))]
+    assert [list(rows) for rows in families] == [[], []]
+
+
+def test_a_sum_over_many_owners_pauses() -> None:
+    rows = list(sum_over(iter(range(2500)), lambda owner: owner % 2))
+    assert rows == [PAUSE, PAUSE, ((), 1250)]
+    registry = MetricsRegistry()
+    registry.collected("sample_size", "gauge", "Size.", (), lambda: sum_over(range(2500), lambda owner: 1))
+    assert list(text_parts(registry))[-3:] == [
+        b"# HELP sample_size Size.\n# TYPE sample_size gauge\n",
+        b"",
+        b"sample_size 2500.0\n",
+    ]
+    assert b"\nsample_size 2500.0\n" in generate_latest(registry.prometheus)
 
 
 def test_a_labelled_metric_nothing_was_counted_on_has_no_rows() -> None:
     registry = MetricsRegistry()
     registry.counter("sample_total", "Things.", ("topic",))
-    assert registry.families[-1].rows() == []
+    assert list(registry.families[-1].rows()) == []
