@@ -99,7 +99,7 @@ class _Story:
 
     async def tell(self) -> Outcome:
         await self.start()
-        small = {"internal.segment.bytes": self.chance.choice(("700", "1500", "4000")), "index.interval.bytes": "200"}
+        small = {"internal.segment.bytes": self.chance.choice(("1500", "3000", "8000")), "index.interval.bytes": "200"}
         await self.topics.create(TOPIC, PARTITIONS, small)
         await self.topics.create(CONSUMER_OFFSETS_TOPIC, 2, {"cleanup.policy": "compact", **small})
         async with asyncio.TaskGroup() as clients:
@@ -109,7 +109,7 @@ class _Story:
             ]
             reading = [clients.create_task(each.run(), name="Reader") for each in self.readers]
             for _ in range(FAULTS):
-                await asyncio.sleep(self.chance.expovariate(2.0))
+                await asyncio.sleep(self.chance.expovariate(5.0))
                 await self.fault()
             async with asyncio.timeout(CALM_S):
                 await self.calm(working)
@@ -170,8 +170,8 @@ class _Story:
         """Before one of the next operations of the disk."""
         self.seen["power cut in mid-sentence"] += 1
         self._count_node()
-        before = self.chance.choice((None, "sync", "write"))
-        self.node.crash_after(self.chance.randrange(15 if before else 40), before=before)
+        before = self.chance.choice((None, ("sync", ".log"), ("sync", ".log"), ("write", ".log"), ("rename", ".tmp")))
+        self.node.crash_after(self.chance.randrange(4 if before else 40), before=before)
         while self.node.is_on:
             await asyncio.sleep(0.01)
 
@@ -186,7 +186,7 @@ class _Story:
     async def slow_disk(self) -> None:
         self.seen["slow disk"] += 1
         self.node.disk.slowness = self.chance.choice((100.0, 1_000.0))
-        await asyncio.sleep(self.chance.expovariate(1.0))
+        await asyncio.sleep(self.chance.expovariate(2.0))
         self.node.disk.slowness = 1.0
 
     async def full_disk(self) -> None:
@@ -194,8 +194,8 @@ class _Story:
         disk = self.node.file_system
         disk.budget_bytes = disk.used_bytes() + self.chance.randrange(1_000)
         refused = sum(each.seen["produce kafka_storage_error"] for each in self.producers)
-        for _ in range(20):
-            await asyncio.sleep(0.1)
+        for _ in range(40):
+            await asyncio.sleep(0.05)
             if sum(each.seen["produce kafka_storage_error"] for each in self.producers) > refused:
                 self.seen["write refused by a full disk"] += 1
                 break
@@ -258,7 +258,7 @@ class _Story:
 
     async def check_partition(self, observer: Reader) -> None:
         partition = observer.partition
-        reader = Reader(self.client("auditor"), partition)
+        reader = Reader(self.client("auditor"), partition, sizes=(5_000, 1 << 20))
         await reader.read_everything()
         if reader.values[: len(observer.values)] != observer.values:
             raise Violation(f"{partition}: what a consumer has read is not what is there now")

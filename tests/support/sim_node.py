@@ -166,7 +166,7 @@ class SwitchedFileSystem(SimFileSystem):
         super().__init__(now_ms)
         self.is_on = True
         self.cut_after: int | None = None  # so many operations,
-        self.cut_before: str | None = None  # of this name; None: of any
+        self.cut_before: tuple[str, str] | None = None  # of this name and on such files; None: any
         self.on_cut: Callable[[], None] = lambda: None
         self.seen: Counter[str] = Counter()
         self.make_directories(Path("/"))
@@ -175,7 +175,7 @@ class SwitchedFileSystem(SimFileSystem):
     def count(self, operation: str, path: Path) -> None:
         if not self.is_on:
             raise PowerCut
-        if self.cut_after is not None and operation == (self.cut_before or operation):
+        if self.cut_after is not None and self.cut_before in (None, (operation, path.suffix)):
             self.cut_after -= 1
             if self.cut_after < 0:
                 self.seen[f"cut before {operation}"] += 1
@@ -287,8 +287,8 @@ class SimNode:
         """A source of its own, from the seed of the run."""
         return Chance(self._loop.random.getrandbits(64))
 
-    def crash_after(self, operations: int, *, before: str | None = None) -> None:
-        """Cut the power before the disk's operation (of that name, if one is given) after so many more."""
+    def crash_after(self, operations: int, *, before: tuple[str, str] | None = None) -> None:
+        """Cut the power before the disk's operation after so many more: `("sync", ".log")` counts only those."""
         self.file_system.cut_after, self.file_system.cut_before = operations, before
 
     def _switch_off(self) -> None:
