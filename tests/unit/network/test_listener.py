@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from broker.network.byte_stream import ListenOptions
-from broker.network.listener import Listener
+from broker.network.listener import Listener, ListenError
 
 
 class Greeter(asyncio.Protocol):
@@ -51,10 +51,10 @@ async def test_a_port_can_be_taken_again_at_once() -> None:
     await second.close()
 
 
-async def test_a_taken_port_is_an_oserror_and_leaves_nothing_open() -> None:
+async def test_a_taken_port_is_named_and_leaves_nothing_open() -> None:
     first, second = Listener("A", Greeter), Listener("B", Greeter)
     port = await start(first, "127.0.0.1", 0)
-    with pytest.raises(OSError):
+    with pytest.raises(ListenError, match=rf"^listener B://127\.0\.0\.1:{port}: Address already in use$"):
         await start(second, "127.0.0.1", port)
     await second.close()
     await first.close()
