@@ -121,7 +121,8 @@ class LogLoader:
         untrusted = self._open_segments(names)
         if not had_clean_shutdown and len(self._segments):
             tail = self._segments.from_offset(recovery_point)
-            self._epochs.truncate_from_end(tail[0].base_offset)  # the batches of the tail say them again
+            if not self._may_have_holes:  # the batches that began an epoch may be gone
+                self._epochs.truncate_from_end(tail[0].base_offset)  # the batches of the tail say them again
             self._producers.distrust_snapshots_above(tail[0].base_offset)  # these may tell of batches that were lost
             self._recover(tail, log_start_offset)
         else:

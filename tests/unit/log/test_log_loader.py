@@ -125,6 +125,18 @@ def test_a_hole_between_segments_drops_what_follows_except_where_a_cleaner_has_b
     assert loaded.log.log_end_offset == log_end_offset
 
 
+def test_epochs_of_a_compacted_log_begin_where_they_began_though_the_batches_there_are_gone() -> None:
+    world = filled()
+    world.log.leader_epochs.write()
+    path = world.path(3, ".log")
+    world.disk.overwrite(path, world.disk.read(path)[: 2 * 79])
+    world.log.close()
+    loaded = load_log(
+        world.environment, world.directory, TP, world.config, had_clean_shutdown=False, was_compacted=True
+    )
+    assert list(loaded.log.leader_epochs.entries) == [(1, 0), (2, 5)]
+
+
 def test_a_leftover_of_a_truncation_is_dropped() -> None:
     world = filled()
     stale = world.disk.read(world.path(3, ".log"))
