@@ -153,8 +153,15 @@ class _Story:
         self.seen["recovery cut bytes"] += metrics.truncated_bytes.value > 0
 
     async def fault(self) -> None:
-        kinds = (self.power_cut, self.power_cut_in_mid_sentence, self.full_disk, self.slow_disk, self.clean_restart)
-        (kind,) = self.chance.choices(kinds, weights=(3, 6, 2, 1, 1))
+        weights = {
+            self.power_cut: 3,
+            self.power_cut_in_mid_sentence: 6,
+            self.full_disk: 2,
+            self.failing_disk: 1,
+            self.slow_disk: 1,
+            self.clean_restart: 1,
+        }
+        (kind,) = self.chance.choices(list(weights), weights=list(weights.values()))
         self.loop.trace(f"{self.loop.time():.9f} {kind.__name__}")
         await kind()
         if not self.node.is_on:
@@ -206,6 +213,21 @@ class _Story:
         if not self.node.is_running:
             raise Violation("a full disk ended the node")
         disk.heal()
+
+    async def failing_disk(self) -> None:
+        """The disk refuses something in the directory of one log for a while, and perhaps the power fails meanwhile."""
+        operations = self.chance.choice(
+            (("write",), ("sync",), ("create",), ("rename",), ("write", "sync", "truncate"))
+        )
+        topic = self.chance.choice((TOPIC, CONSUMER_OFFSETS_TOPIC))
+        self.node.file_system.fail(LOG_DIRECTORY / f"{topic}-0", *operations)
+        self.seen["failing disk"] += 1
+        await asyncio.sleep(self.chance.expovariate(4.0))
+        if not self.node.is_running:
+            raise Violation(f"a log that cannot {' or '.join(operations)} ended the node")
+        if self.chance.random() < 0.3:
+            await self.power_cut()
+        self.node.file_system.heal()
 
     async def power_cut_at_rest(self) -> None:
         self._count_node()

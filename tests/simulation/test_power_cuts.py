@@ -37,6 +37,7 @@ FAULTS_AND_STATES = (
     "cut while starting",
     "clean restart",
     "slow disk",
+    "failing disk",
     "write refused by a full disk",
     "read with a full disk",
     "lost bytes",
