@@ -15,6 +15,7 @@ from typing import Protocol
 
 from broker.common.buffers import Buffer
 from broker.common.errors import StorageFailure
+from broker.common.read_buffers import ReadBuffers
 
 WRITE_VECTOR_MAX = 1000  # below IOV_MAX (1024)
 
@@ -34,8 +35,9 @@ class File(Protocol):
     def read_at(self, position: int, size: int) -> bytes | bytearray:
         """Up to `size` bytes; short only at the end of the file.  May wait for the disk."""
 
-    def read_cached_at(self, position: int, size: int) -> bytes | bytearray | None:
-        """The same if it needs no disk (page cache), else None: the caller then hops to a thread."""
+    def read_cached_at(self, position: int, size: int) -> Buffer | None:
+        """The same if it needs no disk (page cache), else None: the caller then hops to a thread.  Exactly `size`
+        bytes.  For the event loop only."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -86,11 +88,12 @@ def _storage_failures(path: Path) -> Iterator[None]:
 class OsFile:
     """A file of the operating system, by descriptor."""
 
-    __slots__ = ("_descriptor", "_path")
+    __slots__ = ("_descriptor", "_path", "_read_buffers")
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, read_buffers: ReadBuffers) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._read_buffers = read_buffers
 
     @property
     def path(self) -> Path:
@@ -146,8 +149,8 @@ class OsFile:
                 have += len(data)
             return b"".join(parts)
 
-    def read_cached_at(self, position: int, size: int) -> bytes | bytearray | None:
-        buffer = bytearray(size)
+    def read_cached_at(self, position: int, size: int) -> Buffer | None:
+        buffer = self._read_buffers.lend(size)
         try:
             if os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT) == size:
                 return buffer
@@ -183,10 +186,13 @@ class OsFileLock:
 class OsFileSystem:
     """The real disk."""
 
+    def __init__(self) -> None:
+        self._read_buffers = ReadBuffers()
+
     def open(self, path: Path, *, create: bool = False) -> OsFile:
         with _storage_failures(path):
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            return OsFile(path, os.open(path, flags, 0o644))
+            return OsFile(path, os.open(path, flags, 0o644), self._read_buffers)
 
     def exists(self, path: Path) -> bool:
         return path.exists()

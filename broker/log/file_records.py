@@ -1,6 +1,7 @@
 """FileRecords: the `.log` file of a segment, and FileSlice: a range of it on its way to a reader."""
 
 import contextlib
+import functools
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from broker.common.file_system import File, FileSystem
 from broker.records.record_batch import HEADER_UP_TO_MAGIC_SIZE, LOG_OVERHEAD, RecordBatch
 
 _HEADER: Final = struct.Struct(">qiibIhi")  # base offset .. last offset delta
+_BASE_OFFSET: Final = struct.Struct(">q")
 _LENGTH_MIN: Final = 14  # LegacyRecord.RECORD_OVERHEAD_V0: below it, no format fits
 SCAN_BYTES: Final = 256 * 1024  # read at once when every batch is wanted
 LOCATE_BYTES: Final = 4352  # one index interval (4096) and the headers at its ends
@@ -77,6 +79,9 @@ class BatchPosition(NamedTuple):
     base_offset: int
     last_offset: int
     leader_epoch: int
+
+
+_make_position: Final = functools.partial(tuple.__new__, BatchPosition)  # a fraction of what the class's call costs
 
 
 class FileRecords:
@@ -155,6 +160,18 @@ class FileRecords:
     def slice(self, position: int, size: int) -> FileSlice:
         return FileSlice(self._file or self.file, position, size)
 
+    def base_offset_at(self, position: int) -> int:
+        """Of the batch that begins there."""
+        base_offset: int = _BASE_OFFSET.unpack_from(self._read_near(position, _BASE_OFFSET.size))[0]
+        return base_offset
+
+    def find(self, offset: int, position: int) -> int | None:
+        """Where the first batch begins, from `position` on, that has `offset` or a later one."""
+        for batch_position, _, _, last_offset, _ in self.batch_positions(position):
+            if last_offset >= offset:
+                return batch_position
+        return None
+
     def batch_positions(self, position: int, end: int | None = None) -> Iterator[BatchPosition]:
         """The headers of the whole batches from `position`, a batch start, up to `end` (default: all)."""
         end = self.size_bytes if end is None else min(end, self.size_bytes)
@@ -173,7 +190,7 @@ class FileRecords:
                 raise CorruptMessageError(f"{self.path}: a batch at position {position} claims {size} bytes")
             if position + size > end:
                 return
-            yield BatchPosition(position, size, base_offset, base_offset + last_offset_delta, leader_epoch)
+            yield _make_position((position, size, base_offset, base_offset + last_offset_delta, leader_epoch))
             position += size
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, RecordBatch]]:

@@ -11,7 +11,7 @@ from broker.common.errors import CorruptMessageError, InvalidRecordError, Storag
 from broker.common.file_system import FileSystem
 from broker.common.identifiers import NO_TIMESTAMP
 from broker.log.abstract_index import RELATIVE_OFFSET_MAX, CorruptIndexError
-from broker.log.file_records import FileRecords, FileSlice
+from broker.log.file_records import LOCATE_BYTES, FileRecords, FileSlice
 from broker.log.log_file_names import DELETED_SUFFIX, segment_paths
 from broker.log.offset_index import OffsetIndex
 from broker.log.producer_state_entry import CompletedTxn
@@ -220,11 +220,15 @@ class LogSegment:
             return self._last_append_position
         if self.is_sealed:
             self._cache.touch(self)
-        start = self.offset_index.lookup(offset).position
-        for batch in self.records.batch_positions(start):
-            if batch.last_offset >= offset:
-                return batch.position
-        return None
+        start, following = self.offset_index.positions_around(offset)
+        # Large batches mostly have an entry each: then it is the following one, whose last offset is beyond.
+        if (
+            following is not None
+            and following - start > LOCATE_BYTES
+            and self.records.base_offset_at(following) <= offset
+        ):
+            return following
+        return self.records.find(offset, start)
 
     def read(self, offset: int, size_max: int, max_position: int, *, min_one_batch: bool) -> FileSlice | None:
         """Whole batches from the one with `offset` on, not beyond `max_position` (a batch start or the end).

@@ -64,6 +64,14 @@ class OffsetIndex(AbstractIndex):
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])
 
+    def positions_around(self, offset: int) -> tuple[int, int | None]:
+        """Where the greatest entry at or below `offset` points (0 when there is none), and the entry after it."""
+        if not self._loaded:
+            self.load()
+        following = bisect_right(self._offsets, offset - self.base_offset)
+        positions = self._positions
+        return positions[following - 1] if following else 0, positions[following] if following < self.count else None
+
     def fetch_upper_bound(self, position: int, size: int) -> int | None:
         """An offset no batch of that range passes: the first entry at or after its end; None when past the last."""
         if not self._loaded:

@@ -3,6 +3,7 @@
 Rules of KIP-98 and KIP-360 (Kafka: ProducerStateEntry, ProducerAppendInfo).
 """
 
+import functools
 from typing import Final, NamedTuple
 
 import structlog
@@ -38,6 +39,9 @@ class BatchMetadata(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+_make_batch: Final = functools.partial(tuple.__new__, BatchMetadata)  # a fraction of what the class's call costs
 
 
 class TxnMetadata(NamedTuple):
@@ -166,7 +170,7 @@ class ProducerAppendInfo:
             self.producer_epoch = batch.producer_epoch
             self.batches.clear()
         delta = batch.last_offset_delta
-        self.batches.append(BatchMetadata(batch.last_sequence, first_offset + delta, delta, timestamp))
+        self.batches.append(_make_batch((batch.last_sequence, first_offset + delta, delta, timestamp)))
         self.last_timestamp = timestamp
         if batch.is_transactional and self.current_txn_first_offset is None:
             self.current_txn_first_offset = first_offset

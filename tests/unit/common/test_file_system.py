@@ -6,6 +6,7 @@ import pytest
 from broker.common import file_system
 from broker.common.errors import StorageFailure
 from broker.common.file_system import OsFile, OsFileSystem, read_file, write_file_atomically
+from broker.common.read_buffers import ReadBuffers
 
 FILES = OsFileSystem()
 
@@ -76,7 +77,7 @@ def test_other_errors_of_the_system_are_storage_failures(tmp_path: Path) -> None
     (tmp_path / "directory").mkdir()
     with pytest.raises(StorageFailure, match="directory: Is a directory"):
         FILES.open(tmp_path / "directory")
-    file = OsFile(tmp_path / "a", -1)
+    file = OsFile(tmp_path / "a", -1, ReadBuffers())
     for work in (file.size, file.sync, lambda: file.read_at(0, 1), lambda: file.write_at(0, [b"a", b"b"])):
         with pytest.raises(StorageFailure, match="a: Bad file descriptor"):
             work()

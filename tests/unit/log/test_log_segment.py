@@ -151,6 +151,21 @@ def test_position_of_finds_the_batch_that_holds_or_follows_an_offset() -> None:
     assert world.segment.position_of(23) is None
 
 
+def test_position_of_finds_large_batches_and_small_ones_among_them() -> None:
+    world = World(interval=4096)
+    positions = {}
+    position = 0
+    for offset, size in ((0, 6000), (3, 6000), (6, 10), (9, 10), (12, 6000), (20, 6000), (23, 6000)):
+        positions[offset] = position
+        position += world.add(offset, count=3, size=size)
+    assert [offset for offset, _ in world.entries()] == [5, 8, 22, 25]
+    found = {offset: world.segment.position_of(offset) for offset in range(26)}
+    expected = {offset: positions[max(base for base in positions if base <= offset)] for offset in range(26)}
+    expected |= dict.fromkeys(range(15, 20), positions[20])  # a gap, as compaction leaves it
+    assert found == expected
+    assert world.segment.position_of(26) is None
+
+
 def test_reads_end_at_batch_ends() -> None:
     world = World(interval=100)
     size = 0

@@ -109,3 +109,16 @@ def test_against_a_dumb_twin(steps: list[tuple[int, int]], data: st.DataObject) 
     assert index.lookup(target) == max(entry for entry in twin if entry[0] <= target)
     index.truncate_to(target)
     assert index.entries() == [entry for entry in twin[1:] if entry[0] < target]
+
+
+def test_positions_around_an_offset_are_those_of_its_entry_and_the_next() -> None:
+    index = make_index()
+    assert index.positions_around(112) == (0, None)
+    index.append(110, 1000)
+    index.append(120, 2000)
+    assert [index.positions_around(offset) for offset in (109, 110, 119, 120)] == [
+        (0, 1000),
+        (1000, 2000),
+        (1000, 2000),
+        (2000, None),
+    ]
