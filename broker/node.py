@@ -143,6 +143,15 @@ class Node:
         halves = [half for half in (self.controller, self.broker) if half is not None]
         return bool(halves) and all(half.is_ready for half in halves)
 
+    def not_ready_reason(self) -> str:
+        """For whoever asks /readyz, while `is_ready` is not."""
+        broker = self.broker
+        if broker is None or not broker.lifecycle.is_running:
+            return "starting or stopping"
+        if broker.lifecycle.is_fenced:
+            return "fenced: the controller fenced this broker, or was not heard for a session"
+        return "the metadata of the cluster cannot be followed"
+
     def _lock_directory(self) -> FileLock:
         directory = self.config.current.log_dir
         self.file_system.make_directories(directory)
@@ -150,7 +159,9 @@ class Node:
 
     async def _serve_http(self, stack: AsyncExitStack) -> None:
         address = self.config.current.metrics_http_listener
-        self.http = HttpEndpoint(address.host, address.port, self.registry, lambda: self.is_ready)
+        self.http = HttpEndpoint(
+            address.host, address.port, self.registry, lambda: self.is_ready, reason=self.not_ready_reason
+        )
         try:
             await self.http.start()
         except OSError as error:

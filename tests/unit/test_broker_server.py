@@ -52,10 +52,12 @@ async def test_it_is_ready_once_unfenced_and_no_longer_when_fenced(tmp_path: Pat
         assert fetch_error(node, "t") is ErrorCode.none
         broker.lifecycle._set_lease(False)  # as when no heartbeat was answered for a whole session
         assert not broker.is_ready
+        assert node.not_ready_reason().startswith("fenced: ")
         assert fetch_error(node, "t") is ErrorCode.not_leader_or_follower
         broker.lifecycle._set_lease(True)
         assert fetch_error(node, "t") is ErrorCode.none
     assert not broker.is_ready
+    assert node.not_ready_reason() == "starting or stopping"
 
 
 async def test_clients_are_told_the_bound_port_where_0_was_asked_for(tmp_path: Path) -> None:
