@@ -29,7 +29,7 @@ class FetchIsolation(IntEnum):
 
 
 class FetchParams:
-    """The part of a fetch that is the same for all its partitions."""
+    """The part of a fetch that is the same for all its partitions; never changed."""
 
     __slots__ = (
         "fetch_only_leader",
@@ -46,7 +46,6 @@ class FetchParams:
 
     def __init__(
         self,
-        *,
         version: int,
         replica_id: int = CONSUMER_REPLICA_ID,
         replica_epoch: int = NO_EPOCH,

@@ -1,5 +1,6 @@
 """Fetch: record batches of partitions, to consumers and to followers."""
 
+import functools
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
@@ -31,6 +32,11 @@ FIRST_VERSION_WITH_LEADER_HINTS: Final = 16  # KIP-951
 
 _error_of: Final = attrgetter("error")
 
+PARAMS_CACHED: Final = 1024
+
+params_of = functools.lru_cache(maxsize=PARAMS_CACHED)(FetchParams)
+"""A client fetches with the same parameters again and again."""
+
 HINTED_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 
@@ -57,16 +63,18 @@ def fetch(
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _FetchCall(frame.version, frame.correlation_id, context, slot, replicas, cache)
-    max_bytes = min(request.max_bytes, config.current.fetch_max_bytes)
-    params = FetchParams(
-        version=frame.version,
-        replica_id=request.replica_id,
-        replica_epoch=request.replica_epoch,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=min(request.min_bytes, max_bytes),
-        max_bytes=max_bytes,
-        isolation_level=request.isolation_level,
-        rack_id=request.rack_id,
+    bytes_max = config.current.fetch_max_bytes
+    max_bytes = request.max_bytes if request.max_bytes < bytes_max else bytes_max
+    min_bytes = request.min_bytes if request.min_bytes < max_bytes else max_bytes
+    params = params_of(
+        frame.version,
+        request.replica_id,
+        request.replica_epoch,
+        request.max_wait_ms,
+        min_bytes,
+        max_bytes,
+        request.isolation_level,
+        request.rack_id,
     )
     call.start(
         params,
