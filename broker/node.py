@@ -337,8 +337,8 @@ def on_loop_error(
     if isinstance(error, CLUSTER_ERRORS):
         if not ended.done():
             ended.set_result(Ending(1, str(error)))
-    elif "future" in context:  # its waiter was cancelled before it looked: nobody depends on it
-        log.warning("error_not_retrieved", reason=context.get("message"), exc_info=error)
+    elif error is None or "future" in context:  # a complaint of the loop, or a failure whose waiter was cancelled
+        log.warning("event_loop_complains", reason=context.get("message"), exc_info=error)
     else:
         log.critical("halting", reason=context.get("message"), exc_info=error)
         sys.stderr.flush()

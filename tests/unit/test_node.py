@@ -144,6 +144,7 @@ async def test_what_the_cluster_does_ends_the_node_in_order_and_what_nobody_expe
     ended: asyncio.Future[Ending] = loop.create_future()
     halted: list[int] = []
     on_loop_error({"message": "lost", "exception": OSError("late"), "future": ended}, ended, halted.append)
+    on_loop_error({"message": "Task was destroyed but it is pending!", "task": object()}, ended, halted.append)
     assert (ended.done(), halted) == (False, [])
     on_loop_error({"message": "x", "exception": BrokerReplacedError("replaced")}, ended, halted.append)
     on_loop_error({"message": "x", "exception": BrokerStartError("again")}, ended, halted.append)
