@@ -8,7 +8,7 @@ FILE ?=
 OPTIONS ?=
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench bench-hotpath crash suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs bench bench-hotpath bench-peer crash suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
 
 bench-hotpath: $(STAMP) ## produce and fetch beside a small C server: CPU per gigabyte and ratios (needs cc)
 	$(BIN)/python benchmarks/hotpath/hotpath.py $(OPTIONS)
+
+bench-peer: $(STAMP) ## the same loads on Apache Kafka and on us, taking turns (needs `make java-tools`)
+	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/peer.py $(OPTIONS)
 
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -58,6 +59,8 @@ class Load:
     batch_size: int
     partitions: int
     acks: str
+    topic: str = TOPIC
+    is_idempotent: bool = False
 
 
 def broker_cpu_s(pid: int) -> float:
@@ -70,11 +73,22 @@ def broker_rss_mb(pid: int) -> float:
     return int(match[1]) / 1024 if match else 0.0
 
 
-def java_produce(broker: BrokerProcess, load: Load, records: int, rate: int) -> dict[str, float]:
+class Broker(Protocol):
+    """Whoever is measured."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+
+
+def java_produce(broker: Broker, load: Load, records: int, rate: int) -> dict[str, float]:
+    idempotence = str(load.is_idempotent).lower()
     properties = [f"acks={load.acks}", f"batch.size={load.batch_size}", "linger.ms=5"]
+    properties.append(f"enable.idempotence={idempotence}")
     output = java_tools.run(
         "ProducerPerformance",
-        *("--bootstrap-server", broker.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        *("--bootstrap-server", broker.bootstrap, "--topic", load.topic, "--num-records", str(records)),
         *("--record-size", str(load.record_size), "--throughput", str(rate)),
         *("--command-property", *properties),
         heap="512m",
@@ -91,10 +105,10 @@ def java_produce(broker: BrokerProcess, load: Load, records: int, rate: int) -> 
     }
 
 
-def java_consume(broker: BrokerProcess, load: Load, records: int, _rate: int) -> dict[str, float]:
+def java_consume(broker: Broker, load: Load, records: int, _rate: int) -> dict[str, float]:
     output = java_tools.run(
         "ConsumerPerformance",
-        *("--bootstrap-server", broker.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        *("--bootstrap-server", broker.bootstrap, "--topic", load.topic, "--num-records", str(records)),
         *("--group", f"bench-{time.monotonic_ns()}", "--timeout", "20000"),
         heap="512m",
         timeout_s=600,
@@ -104,7 +118,7 @@ def java_consume(broker: BrokerProcess, load: Load, records: int, _rate: int) ->
     return {"seconds": int(row[7]) / 1000}  # fetch.time.ms: without the time the group needs to form
 
 
-def confluent_produce(broker: BrokerProcess, load: Load, records: int, rate: int) -> dict[str, float]:
+def confluent_produce(broker: Broker, load: Load, records: int, rate: int) -> dict[str, float]:
     config = {"bootstrap.servers": broker.bootstrap, "acks": load.acks, "batch.size": load.batch_size, "linger.ms": 5}
     producer = confluent_kafka.Producer(config)
     value, latencies = os.urandom(load.record_size), []
@@ -120,7 +134,7 @@ def confluent_produce(broker: BrokerProcess, load: Load, records: int, rate: int
 
         while True:
             try:
-                producer.produce(TOPIC, value, on_delivery=delivered)
+                producer.produce(load.topic, value, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -132,11 +146,11 @@ def confluent_produce(broker: BrokerProcess, load: Load, records: int, rate: int
     return {"seconds": seconds, **{name: 1000 * latencies[int(part * (records - 1))] for name, part in at.items()}}
 
 
-def confluent_consume(broker: BrokerProcess, load: Load, records: int, _rate: int) -> dict[str, float]:
+def confluent_consume(broker: Broker, load: Load, records: int, _rate: int) -> dict[str, float]:
     group = f"bench-{time.monotonic_ns()}"
     config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(config)
-    consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, 0) for number in range(load.partitions)])
+    consumer.assign([confluent_kafka.TopicPartition(load.topic, number, 0) for number in range(load.partitions)])
     start, seen = time.perf_counter(), 0
     while seen < records:
         seen += len(consumer.consume(10_000, timeout=10))
@@ -145,12 +159,10 @@ def confluent_consume(broker: BrokerProcess, load: Load, records: int, _rate: in
     return {"seconds": seconds}
 
 
-Drive = Callable[[BrokerProcess, Load, int, int], dict[str, float]]
+Drive = Callable[[Broker, Load, int, int], dict[str, float]]
 
 
-def measure(
-    phase: str, driver: str, drive: Drive, broker: BrokerProcess, load: Load, records: int, rate: int
-) -> Figures:
+def measure(phase: str, driver: str, drive: Drive, broker: Broker, load: Load, records: int, rate: int) -> Figures:
     before = broker_cpu_s(broker.pid)
     result = drive(broker, load, records, rate)
     size_bytes = records * load.record_size

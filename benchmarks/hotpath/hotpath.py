@@ -262,11 +262,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="per load and round")
-    parser.add_argument("--nice", type=int, default=0, help="-10 gives way to nobody: for machines with other work")
+    parser.add_argument("--realtime", action="store_true", help="stop all other work meanwhile (SCHED_RR, needs root)")
     parser.add_argument("--only", default="", help="rows whose name contains this")
     arguments = parser.parse_args()
     loads = [load for load in LOADS if arguments.only in load.name]
-    os.nice(arguments.nice)
+    if arguments.realtime:  # inherited by all that is started
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     results: dict[tuple[str, str], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         directory = Path(name)
