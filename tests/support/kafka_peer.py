@@ -1,6 +1,7 @@
 """A real Apache Kafka, one combined broker and controller: the judge and the neighbour of our broker in tests."""
 
 import contextlib
+import re
 import socket
 import subprocess
 import time
@@ -12,6 +13,7 @@ from tests.support import java_tools
 from tests.support.broker_process import free_port
 
 READY_TIMEOUT_S = 90
+COMPLAINT = re.compile(r"\] (ERROR|FATAL) ")
 STOP_TIMEOUT_S = 60
 
 SETTINGS = {
@@ -36,10 +38,18 @@ class KafkaPeer:
     """`kafka.Kafka` on free ports of 127.0.0.1, data below `directory`; use it as a context manager.
 
     A directory that holds data already, ours or its own, is kept; a new one is formatted first with `features`
-    (`StorageTool format --feature`). Starting takes 5 to 20 seconds and 400 MB.
+    (`StorageTool format --feature`).  `static_voters`: the quorum is kraft.version 0, as before KIP-853.
+    Starting takes 5 to 20 seconds and 400 MB.
     """
 
-    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None, features: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        directory: Path,
+        overrides: Mapping[str, str] | None = None,
+        features: tuple[str, ...] = (),
+        *,
+        static_voters: bool = False,
+    ) -> None:
         self.directory = directory
         self.port, self.controller_port = free_port(), free_port()
         self.features = features
@@ -47,11 +57,18 @@ class KafkaPeer:
             **SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            **self._quorum(static_voters),
             "log.dirs": str(directory / "data"),
             **(overrides or {}),
         }
+        self._format_options = () if static_voters else ("--standalone",)
         self._process: subprocess.Popen[bytes] | None = None
+
+    def _quorum(self, static_voters: bool) -> dict[str, str]:
+        address = f"127.0.0.1:{self.controller_port}"
+        if static_voters:
+            return {"controller.quorum.voters": f"{SETTINGS['node.id']}@{address}"}
+        return {"controller.quorum.bootstrap.servers": address}
 
     @property
     def data(self) -> Path:
@@ -70,6 +87,10 @@ class KafkaPeer:
             return self.log_file.read_text(errors="replace")
         return ""
 
+    def complaints(self) -> list[str]:
+        """What it logged that is not in order."""
+        return [line for line in self.log_text().splitlines() if COMPLAINT.search(line)]
+
     def start(self) -> Self:
         """Start and wait until the broker listens to clients."""
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -83,16 +104,16 @@ class KafkaPeer:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise AssertionError(f"Apache Kafka ended with {self._process.returncode}:\n{self.log_text()[-8000:]}")
+                raise AssertionError(f"Apache Kafka ended with {self._process.returncode}: {self.complaints()}")
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return self
             time.sleep(0.1)
-        raise AssertionError(f"Apache Kafka was not ready within {READY_TIMEOUT_S} s:\n{self.log_text()[-8000:]}")
+        raise AssertionError(f"Apache Kafka was not ready within {READY_TIMEOUT_S} s: {self.complaints()}")
 
     def _format(self, properties: Path) -> None:
         features = [word for feature in self.features for word in ("--feature", feature)]
         cluster = "d2hlcnJ5LXRlc3QtcGVlcg"
-        command = ["format", "--standalone", "-t", cluster, "-c", str(properties), *features]
+        command = ["format", *self._format_options, "-t", cluster, "-c", str(properties), *features]
         subprocess.run(_java("kafka.tools.StorageTool", *command), check=True, capture_output=True, timeout=60)
 
     def stop(self) -> None:
