@@ -29,7 +29,8 @@ from broker.replication.alter_partition_manager import DetachedAlterPartitionMan
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_session_cache import FetchSessionCache
 from broker.replication.replica_manager import ReplicaManager, monotonic_ms
-from broker.server.api_registry import broker_api_registry
+from broker.server import handlers
+from broker.server.api_registry import ApiRegistry
 from broker.server.api_version_manager import ApiVersionManager
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.broker_features import BrokerFeatures
@@ -177,7 +178,7 @@ class BrokerServer:
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
 
     def _build_dispatcher(self, request_metrics: RequestMetrics) -> Dispatcher:
-        apis = broker_api_registry()
+        apis = ApiRegistry.from_package(handlers)
         fetches = FetchManager(self.sessions, monotonic_ms=monotonic_ms, topic_name=self.cache.topic_name)
         services = (
             ApiVersionManager(apis, BrokerFeatures(self.cache), lambda: self.link.observer.controller_versions),

@@ -14,7 +14,12 @@ from broker.metrics.controller_metrics import ControllerMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.byte_stream import Network
-from broker.server.controller_handlers.controller_dispatcher import build_controller_dispatcher
+from broker.server import controller_handlers
+from broker.server.api_registry import ApiRegistry
+from broker.server.api_version_manager import ApiVersionManager
+from broker.server.controller_handlers.controller_features import ControllerFeatures
+from broker.server.controller_handlers.envelope import EnvelopeDispatcher
+from broker.server.dispatcher import Dispatcher
 from broker.server.socket_server import SocketServer
 
 
@@ -64,3 +69,13 @@ class ControllerServer:
 
     async def stop(self) -> None:
         await self._stack.aclose()
+
+
+def build_controller_dispatcher(controller: Controller, metrics: RequestMetrics) -> Dispatcher:
+    """What answers on the listeners that controller.listener.names lists."""
+    apis = ApiRegistry.from_package(controller_handlers)
+    envelopes = EnvelopeDispatcher()
+    versions = ApiVersionManager(apis, ControllerFeatures(controller))
+    dispatcher = Dispatcher(apis, [*controller.services, envelopes, versions], metrics)
+    envelopes.dispatch = dispatcher.dispatch_envelope
+    return dispatcher

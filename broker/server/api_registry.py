@@ -4,7 +4,6 @@ A handler says with a decorator what it handles; nothing registers itself global
 of modules, one for the listeners of the broker and one for those of the controller.
 """
 
-import importlib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +20,6 @@ __all__ = [
     "ApiHandler",
     "ApiRegistry",
     "Frame",
-    "broker_api_registry",
-    "controller_api_registry",
     "handles",
     "handles_frames",
 ]
@@ -172,13 +169,3 @@ class ApiRegistry:
 
     def __len__(self) -> int:
         return len(self._handlers)
-
-
-def broker_api_registry() -> ApiRegistry:
-    """What the broker's listeners offer."""
-    return ApiRegistry.from_package(importlib.import_module("broker.server.handlers"))
-
-
-def controller_api_registry() -> ApiRegistry:
-    """What the controller's listeners offer."""
-    return ApiRegistry.from_package(importlib.import_module("broker.server.controller_handlers"))

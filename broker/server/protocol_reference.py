@@ -8,7 +8,8 @@ from typing import Final
 from kio.schema.index import schema_name_map
 
 from broker.protocol.api_keys import ApiKey
-from broker.server.api_registry import ApiHandler, ApiRegistry, broker_api_registry, controller_api_registry
+from broker.server import controller_handlers, handlers
+from broker.server.api_registry import ApiHandler, ApiRegistry
 
 TARGET: Final = Path(__file__).parents[2] / "docs" / "protocol.md"
 HEADINGS: Final = ("Behaviour:", "Versions:", "Left out:")
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is stale")
     options = parser.parse_args(arguments)
-    broker, controller = broker_api_registry(), controller_api_registry()
+    broker, controller = ApiRegistry.from_package(handlers), ApiRegistry.from_package(controller_handlers)
     complaints = problems(broker) + problems(controller)
     page = reference(broker, controller)
     if options.check:

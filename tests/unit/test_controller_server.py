@@ -17,6 +17,7 @@ from broker.network.listener import ListenError
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from tests.unit.node_support import node_config
+from tests.unit.server.controller_handlers.controller_handler_support import controller_client
 
 CLUSTER_ID = "Nk018hRAQFytWskYqtQduw"
 
@@ -67,3 +68,19 @@ async def test_what_was_started_is_stopped_when_the_port_is_taken(tmp_path: Path
     again = server(tmp_path)
     await again.start()
     await again.stop()
+
+
+async def test_every_handler_has_its_services_and_every_api_of_a_controller_is_there() -> None:
+    async with controller_client() as client:
+        offered = {handler.api_key for handler in client.dispatcher.registry}
+    assert offered >= {
+        ApiKey.API_VERSIONS,
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ENVELOPE,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.CREATE_TOPICS,
+    }
+    assert not offered & {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.LIST_OFFSETS}

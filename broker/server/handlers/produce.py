@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Final
 from uuid import UUID
@@ -38,6 +39,8 @@ _MAGIC: Final = 2
 _CODEC_MASK: Final = 0x07
 _ZSTD: Final = 4
 _TRANSACTIONAL: Final = 0x10
+
+_error_of: Final = attrgetter("error")
 
 PARTITIONS_CACHED: Final = 16_384
 
@@ -178,23 +181,27 @@ class _ProduceCall:
             [_refused(name or "", index, error) for name, _, partitions in request.topics for index, _, _ in partitions]
         )
 
-    def on_complete(self, appended: list[PartitionProduceResult]) -> None:
-        """Every partition has its result: answer."""
-        results = appended
+    def on_complete(self, results: list[PartitionProduceResult]) -> None:
+        """Every partition that was appended to has its result: answer."""
         for position, refused in self._refused:
             results.insert(position, refused)
-        errors = [result for result in results if result.error]
-        if errors:
-            count_errors(self._slot, (result.error for result in errors))
-        if self._acks == ACKS_NONE:
-            self._end_without_answer(errors)
-            return
         endpoints: Sequence[NodeEndpoint] = ()
-        if errors and self._version >= FIRST_VERSION_WITH_LEADER_HINTS:
-            endpoints = self._add_leader_hints(errors)
+        if any(map(_error_of, results)):
+            endpoints = self._note_errors(results)
+        if self._acks == ACKS_NONE:
+            self._end_without_answer(results)
+            return
         self._slot.send(
             encode_response(self._version, self._correlation_id, self._by_topic(results), node_endpoints=endpoints)
         )
+
+    def _note_errors(self, results: Sequence[PartitionProduceResult]) -> Sequence[NodeEndpoint]:
+        """Count them, and say who leads instead to clients that can read it."""
+        errors = [result for result in results if result.error]
+        count_errors(self._slot, (result.error for result in errors))
+        if self._version < FIRST_VERSION_WITH_LEADER_HINTS or self._acks == ACKS_NONE:
+            return ()
+        return self._add_leader_hints(errors)
 
     def _by_topic(self, results: list[PartitionProduceResult]) -> list[tuple[str | UUID, list[PartitionProduceResult]]]:
         topics = self._topics
@@ -203,7 +210,8 @@ class _ProduceCall:
         rest = iter(results)
         return [(topic, list(itertools.islice(rest, count))) for topic, count in topics]
 
-    def _end_without_answer(self, errors: Sequence[PartitionProduceResult]) -> None:
+    def _end_without_answer(self, results: Sequence[PartitionProduceResult]) -> None:
+        errors = [result for result in results if result.error]
         if errors:
             told = ", ".join(f"{result.topic_partition}: {result.error.name}" for result in errors)
             self._slot.close_connection(f"produce with acks=0 failed: {told}")
@@ -223,12 +231,13 @@ def _attributes_of_batch(buffer: memoryview, start: int, end: int, version: int)
     """The attributes when the bytes are plainly one batch this version may send, by its length and its magic."""
     if end - start < _BATCH_SIZE_MIN:
         return None
+    attributes: int
     length, _, magic, _, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(buffer, start + _LENGTH_POSITION)
     if length + _BATCH_OVERHEAD != end - start or magic != _MAGIC:
         return None
     if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
         return None
-    return int(attributes)
+    return attributes
 
 
 def _refused(topic: str, partition: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResult:

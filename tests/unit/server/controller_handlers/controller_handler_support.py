@@ -6,13 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from broker.controller.controller import Controller
+from broker.controller_server import build_controller_dispatcher
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
 from broker.protocol.requests import decode_response
 from broker.protocol.response_schema import RequestSchema
-from broker.server.controller_handlers.controller_dispatcher import build_controller_dispatcher
 from broker.server.dispatcher import Dispatcher
 from broker.server.request_context import RequestContext
 from tests.support.sim_disk import SimFileSystem

@@ -14,7 +14,8 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.requests import decode_request, decode_response, encode_request, encode_response
 from broker.protocol.response_schema import RequestSchema
 from broker.schemas.cluster_metadata import PartitionRecord, TopicRecord
-from broker.server.api_registry import broker_api_registry
+from broker.server import handlers
+from broker.server.api_registry import ApiRegistry
 from broker.server.request_context import RequestContext
 from tests.support.group_world import GROUP, RANGE, TOPIC, GroupWorld
 from tests.support.requests_corpus import recorded_requests
@@ -33,7 +34,7 @@ class GroupHandlers:
         self.world = world
         self.metadata = MetadataCache(Chance(1))
         self.context = RequestContext("PLAINTEXT", "PLAINTEXT", "10.0.0.7", 5000, 9092, "c-1")
-        self.registry = broker_api_registry()
+        self.registry = ApiRegistry.from_package(handlers)
         delta = MetadataDelta(MetadataImage.EMPTY)
         delta.replay(TopicRecord(name=TOPIC, topic_id=TOPIC_ID))
         for partition in range(2):
