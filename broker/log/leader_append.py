@@ -14,7 +14,7 @@ from broker.records.append_origin import AppendOrigin
 from broker.records.compression import CompressionType
 from broker.records.control_record import EndTransactionMarker
 from broker.records.log_validator import LogValidator
-from broker.records.record_batch import RecordBatch, TimestampType
+from broker.records.record_batch import TIMESTAMP_TYPE_MASK, RecordBatch, TimestampType
 
 if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
@@ -166,7 +166,8 @@ class LeaderAppend:
             base_offset = batch.base_offset
             last_offset = base_offset + batch.last_offset_delta
             accept(base_offset, last_offset, batch.max_timestamp, batch.size_bytes)
-            results[place] = LogAppendResult(None, base_offset, last_offset, batch.log_append_time, log_start_offset)
+            log_append_time = batch.log_append_time if batch.attributes & TIMESTAMP_TYPE_MASK else NO_TIMESTAMP
+            results[place] = LogAppendResult(None, base_offset, last_offset, log_append_time, log_start_offset)
         log.accept_leader_batches(infos, self._next_offset)
 
 

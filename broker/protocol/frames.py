@@ -35,7 +35,11 @@ class Frame:
 
     def skip_header_tags(self) -> None:
         """Header version 2 ends in tagged fields, none of which Kafka defines yet."""
-        self.body_position = skip_tagged_fields(self.buffer, self.body_position)
+        position = self.body_position
+        if position < len(self.buffer) and self.buffer[position] == 0:
+            self.body_position = position + 1
+        else:
+            self.body_position = skip_tagged_fields(self.buffer, position)
 
     @property
     def client_id_bytes(self) -> bytes | None:

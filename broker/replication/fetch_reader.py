@@ -100,10 +100,16 @@ class FetchReader:
                 return found
             partition = request.hosted = found
         partition.topic_stats.total_fetch_requests += 1
+        local = partition.local_log
+        if local is None:
+            return self._failed(partition, request, ErrorCode.kafka_storage_error)
         try:
-            return self._locate_in(partition, params, request, size_max, must_have_one, is_first_read)
-        except KafkaError as error:
-            return self._failed(partition, request, error.code)
+            error = _refusal(partition, params, request)
+            if error is not None:
+                return self._failed(partition, request, error)
+            return self._locate_in(partition, local, params, request, size_max, must_have_one, is_first_read)
+        except KafkaError as failure:
+            return self._failed(partition, request, failure.code)
 
     def _find(self, request: FetchPartition) -> Partition | FetchPartitionResult:
         if request.topic is None:
@@ -126,24 +132,13 @@ class FetchReader:
     def _locate_in(
         self,
         partition: Partition,
+        local: UnifiedLog,
         params: FetchParams,
         request: FetchPartition,
         size_max: int,
         must_have_one: bool,
         is_first_read: bool,
     ) -> FetchPartitionResult:
-        local = partition.local_log
-        if local is None:
-            return self._failed(partition, request, ErrorCode.kafka_storage_error)
-        error = None
-        if request.current_leader_epoch >= 0:
-            error = partition.leader_epoch_error(request.current_leader_epoch)
-        if error is None and params.fetch_only_leader and not partition.is_leader:
-            error = ErrorCode.not_leader_or_follower
-        if error is None and params.is_from_follower:
-            error = partition.follower_error(params.replica_id, params.replica_epoch, request.current_leader_epoch)
-        if error is not None:
-            return self._failed(partition, request, error)
         result = FetchPartitionResult(
             request, ErrorCode.none, local.high_watermark, local.last_stable_offset, local.log_start_offset
         )
@@ -272,6 +267,18 @@ def _read_all(slices: Sequence[FileSlice]) -> list[bytes | bytearray | memoryvie
         except OSError as error:
             read_data.append(StorageFailure(str(error)))
     return read_data
+
+
+def _refusal(partition: Partition, params: FetchParams, request: FetchPartition) -> ErrorCode | None:
+    """Why this reader may not read here: another epoch than ours, no leader, no follower of ours."""
+    epoch = request.current_leader_epoch
+    if epoch >= 0 and epoch != partition.leader_epoch:
+        return partition.leader_epoch_error(epoch)
+    if params.fetch_only_leader and not partition.is_leader:
+        return ErrorCode.not_leader_or_follower
+    if params.is_from_follower:
+        return partition.follower_error(params.replica_id, params.replica_epoch, epoch)
+    return None
 
 
 def _error(request: FetchPartition, error: ErrorCode, *, is_unresolved: bool = False) -> FetchPartitionResult:
