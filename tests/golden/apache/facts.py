@@ -133,7 +133,13 @@ def _list_offset(
     row = schema.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
     topic = schema.ListOffsetsTopic(name=name, partitions=(row,))
     request = schema.ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=(topic,))
-    (answer,) = client.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while True:
+        (answer,) = client.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions
+        if answer.error_code is not ErrorCode.not_leader_or_follower:  # a new leader may need a moment
+            break
+        assert time.monotonic() < deadline, (name, index)
+        time.sleep(0.05)
     assert answer.error_code is ErrorCode.none, (name, index, timestamp, answer)
     return [answer.timestamp, answer.offset]
 
