@@ -6,9 +6,10 @@ STAMP  := $(VENV)/.installed
 KAFKA_VERSION ?= 4.4.0
 FILE ?=
 OPTIONS ?=
+CASES ?= 1000000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench bench-hotpath bench-peer crash suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs bench bench-hotpath bench-peer crash fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +69,9 @@ suite-kafka-python: $(STAMP) ## kafka-python's own integration tests, likewise
 
 suite-librdkafka: $(STAMP) ## librdkafka's own tests that use a broker, likewise; wants its test runner built
 	@$(BIN)/python -m tests.suites.run_suite librdkafka $(SUITE_DIR) $(OPTIONS)
+
+fuzz: $(STAMP) ## a million damaged requests (CASES=) against a running broker, and as many in the process
+	WHERRY_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q -s tests/interop/test_fuzz.py tests/properties/test_frame_fuzz.py
 
 java-tools: ## collect Apache Kafka's tools from Maven Central into .cache (for the tests marked java)
 	tests/java/collect.sh $(KAFKA_VERSION)
