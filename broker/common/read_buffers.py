@@ -1,7 +1,7 @@
-"""Memory to read files into, used again as soon as nobody looks at it any more.
+"""Memory to read files and large requests into, used again as soon as nobody looks at it any more.
 
-A new bytearray is filled with zeros before a file's bytes come over them, which adds half to the price of a read from
-the page cache; and memory that was used a moment ago is still in the processor's caches.
+A new bytearray is filled with zeros before the bytes come over them, which adds half to the price of a read from the
+page cache; and memory that was used a moment ago is still in the processor's caches.
 """
 
 from collections import deque

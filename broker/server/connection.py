@@ -197,7 +197,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._block()
             return start - _LENGTH_SIZE
         budget.acquire(size)
-        large = memoryview(bytearray(size))
+        large = self._server.request_buffers.lend(size)
         self._large_filled = end - start
         large[: self._large_filled] = view[start:end]
         self._large = large

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.common.byte_budget import ByteBudget
+from broker.common.read_buffers import ReadBuffers
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -51,6 +52,7 @@ class SocketServer:
         self.byte_budget = ByteBudget(config.current.queued_max_request_bytes)
         self.metrics.in_flight_bytes.append(lambda: self.byte_budget.used_bytes)
         self.receive_buffer = SharedReceiveBuffer()
+        self.request_buffers = ReadBuffers()  # for requests too large for the shared one
         self.quotas = ConnectionQuotas()
         self.now: Callable[[], float] = lambda: 0.0
         self.request_bytes_max = config.current.socket_request_max_bytes
