@@ -20,6 +20,7 @@ from tests.support.sim_client import (
     SimClient,
     TopicChurner,
     Violation,
+    new_producer_id,
     parse_log,
 )
 from tests.support.sim_network import SimNetwork
@@ -64,6 +65,8 @@ class _Story:
         self.node = SimNode(loop, self.network, NODE, PROPERTIES)
         self.clients: list[SimClient] = []
         self.topics = TopicChurner(self.client("topics"))
+        self.ids = self.client("ids")
+        self.producer_ids: list[int] = []
         self.producers = [
             IdempotentProducer(
                 self.client(f"producer-{number}"),
@@ -111,6 +114,7 @@ class _Story:
             for _ in range(FAULTS):
                 await asyncio.sleep(self.chance.expovariate(5.0))
                 await self.fault()
+                self.producer_ids.append(await new_producer_id(self.ids))
             async with asyncio.timeout(CALM_S):
                 await self.calm(working)
             for task in reading:
@@ -274,7 +278,7 @@ class _Story:
             for group in self.groups:
                 await group.check()
             await self.topics.check()
-        ids = [producer.producer_id for producer in self.producers]
+        ids = [*self.producer_ids, *(producer.producer_id for producer in self.producers)]
         if len(set(ids)) != len(ids):
             raise Violation(f"a producer id was given twice: {ids}")
 

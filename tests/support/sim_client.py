@@ -176,7 +176,18 @@ def _fetch(version: int, partition: TopicPartition, offset: int, size_max: int, 
     )
 
 
-# Producer
+# Producers
+
+
+async def new_producer_id(client: SimClient) -> int:
+    schema = RequestSchema.of(ApiKey.INIT_PRODUCER_ID, 2)
+    request = schema.InitProducerIdRequest(transactional_id=None, transaction_timeout=milliseconds(60_000))
+    answer, error, _ = await client.insist(
+        ApiKey.INIT_PRODUCER_ID, 2, request, lambda answer: ErrorCode(answer.error_code)
+    )
+    if error is not ErrorCode.none:
+        raise Violation(f"InitProducerId answers {error.name}")
+    return int(answer.producer_id)
 
 
 class _Batch:
@@ -218,14 +229,7 @@ class IdempotentProducer:
 
     async def run(self) -> None:
         """Until `is_stopping`, and then until the last batch is acknowledged."""
-        schema = RequestSchema.of(ApiKey.INIT_PRODUCER_ID, 2)
-        request = schema.InitProducerIdRequest(transactional_id=None, transaction_timeout=milliseconds(60_000))
-        answer, error, _ = await self._client.insist(
-            ApiKey.INIT_PRODUCER_ID, 2, request, lambda answer: ErrorCode(answer.error_code)
-        )
-        if error is not ErrorCode.none:
-            raise Violation(f"InitProducerId answers {error.name}")
-        self.producer_id = int(answer.producer_id)
+        self.producer_id = await new_producer_id(self._client)
         while self._unacknowledged or not self.is_stopping:
             connection = await self._client.connection()
             if connection is not self._connection:
