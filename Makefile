@@ -58,7 +58,7 @@ bench-peer: $(STAMP) ## the same loads on Apache Kafka and on us, taking turns (
 
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
-	WHERRY_SEEDS=1000 $(BIN)/python -m pytest -q tests/properties/test_log_crash.py
+	WHERRY_SEEDS=1000 $(BIN)/python -m pytest -q -s tests/properties/test_log_recovery.py tests/simulation
 
 # Peers' own suites against our broker; SUITE_DIR names a checkout (tests/suites/expected tells the versions).
 suite-aiokafka: $(STAMP) ## aiokafka's own tests, compared with the list of what passes
