@@ -9,7 +9,7 @@ OPTIONS ?=
 CASES ?= 1000000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench bench-hotpath bench-peer crash fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer crash fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ docs: $(STAMP) ## regenerate the reference pages
 
 bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
 	$(BIN)/python benchmarks/workload.py $(OPTIONS)
+
+bench-scale: $(STAMP) ## 1,500 connections, 10,000 partitions: what they cost, and what must not grow with them
+	$(BIN)/python benchmarks/scale.py $(OPTIONS)
 
 bench-hotpath: $(STAMP) ## produce and fetch beside a small C server: CPU per gigabyte and ratios (needs cc)
 	$(BIN)/python benchmarks/hotpath/hotpath.py $(OPTIONS)
