@@ -28,7 +28,7 @@ def test_a_full_disk_leaves_what_there_is(tmp_path: Path) -> None:
     class FullDisk(OsFileSystem):
         def open(self, path: Path, *, create: bool = False) -> OsFile:
             file = super().open(path, create=create)
-            return FullFile(path, file._descriptor)
+            return FullFile(path, file._descriptor, file._read_buffers)
 
     with structlog.testing.capture_logs() as logged:
         DiskReserve(FullDisk(), tmp_path).restore()
