@@ -22,6 +22,8 @@ VERSION_MAX = 20
 FRAMES_MAX = 4
 NEW_PARTITIONS_MAX = 20
 """Of topics a case may create: more would be asked rightfully, and be slow rightfully."""
+BROKER_ID = 1
+"""Of the broker under test: a request to let it go is obeyed."""
 
 INTERESTING_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
 INTERESTING_INTS = (-1, -2, 0, 1, 2**31 - 1, -(2**31), 2**30, 65_536, 1_000_000)
@@ -58,7 +60,7 @@ def damaged_frame(chance: random.Random) -> bytes:
     frame = bytearray(chance.choice(SEEDS))
     for _ in range(chance.choice((0, 1, 1, 1, 2, 3, 5))):
         chance.choice(MUTATIONS)(chance, frame)
-    return b"" if _asks_too_much(bytes(frame)) else bytes(frame)
+    return b"" if _is_rightful(bytes(frame)) else bytes(frame)
 
 
 def _framed(chance: random.Random, frame: bytes) -> bytes:
@@ -75,16 +77,21 @@ def _chunks(chance: random.Random, stream: bytes) -> list[bytes]:
     return [part for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) if (part := stream[start:end])]
 
 
-def _asks_too_much(frame: bytes) -> bool:
-    if len(frame) < 8:
-        return False
-    api_key = int.from_bytes(frame[:2], "big")
-    if api_key not in (ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS):
+def _is_rightful(frame: bytes) -> bool:
+    """Whether damage made a proper request of the frame whose proper effect is to harm the neighbour."""
+    if int.from_bytes(frame[:2], "big") not in (
+        ApiKey.CREATE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.UNREGISTER_BROKER,
+    ):
         return False
     with contextlib.suppress(ProtocolError):
-        topics = decode_request(frame).body.topics
-        asked = sum(topic.num_partitions if api_key == ApiKey.CREATE_TOPICS else topic.count for topic in topics)
-        return bool(asked > NEW_PARTITIONS_MAX)
+        request = decode_request(frame)
+        api_key, body = request.api_key, request.body
+        if api_key == ApiKey.UNREGISTER_BROKER:
+            return bool(body.broker_id == BROKER_ID)
+        counts = [topic.num_partitions if api_key == ApiKey.CREATE_TOPICS else topic.count for topic in body.topics]
+        return bool(sum(counts) > NEW_PARTITIONS_MAX)
     return False
 
 
