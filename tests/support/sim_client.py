@@ -514,6 +514,14 @@ class TopicChurner:
             await asyncio.sleep(self._client.chance.expovariate(5.0))
 
     async def check(self) -> None:
+        """Whether the broker knows what was acknowledged, now or soon: it follows the controller, who has promised."""
+        for _ in range(100):
+            if await self._complaint() is None:
+                return
+            await asyncio.sleep(0.1)
+        raise Violation(await self._complaint())
+
+    async def _complaint(self) -> str | None:
         schema = RequestSchema.of(ApiKey.METADATA, 12)
         request = schema.MetadataRequest(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -522,14 +530,15 @@ class TopicChurner:
         found = {str(topic.name): topic for topic in answer.topics}
         for name, topic_id in self.present.items():
             if name not in found:
-                raise Violation(f"topic {name} was acknowledged and is gone")
+                return f"topic {name} was acknowledged and is gone"
             if topic_id is not None and found[name].topic_id != topic_id:
-                raise Violation(f"topic {name} has another id than was acknowledged")
+                return f"topic {name} has another id than was acknowledged"
             if any(partition.leader_id < 0 for partition in found[name].partitions):
-                raise Violation(f"topic {name} has no leader")
+                return f"topic {name} has no leader"
         for name in self.absent:
             if name in found:
-                raise Violation(f"topic {name} was deleted and is there")
+                return f"topic {name} was deleted and is there"
+        return None
 
 
 def _error_of_creation(answer: Any) -> ErrorCode:
