@@ -65,7 +65,8 @@ SUITES = {
         {"num.partitions": "4", "node.id": "0"}, run_kafka_python, lambda directory: (directory / "test").is_dir()
     ),
     "librdkafka": Suite(
-        {"num.partitions": "4"},
+        # Some of its tests expect consumers that start together to be in one generation.
+        {"num.partitions": "4", "group.initial.rebalance.delay.ms": "500"},
         librdkafka.run,
         lambda directory: (directory / "tests" / "test-runner").is_file(),
         "its tests/test-runner is missing",
