@@ -1,6 +1,6 @@
 """What tests need from outside is checked once: missing tools skip with a sentence, or fail where they are required.
 
-`WHERRY_REQUIRED=java,kcat` (set by continuous integration) turns the skips of these markers into failures.
+`WHERRY_REQUIRE=java,kcat` (set by continuous integration) turns the skips of these markers into failures.
 """
 
 import os
@@ -18,7 +18,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    required = set(filter(None, os.environ.get("WHERRY_REQUIRED", "").split(",")))
+    required = set(filter(None, os.environ.get("WHERRY_REQUIRE", "").split(",")))
     reasons = {marker: reason for marker, check in NEEDS.items() if (reason := check()) is not None}
     for marker in required & reasons.keys():
         raise pytest.UsageError(f"tests marked {marker} are required here, but {reasons[marker]}")

@@ -27,8 +27,6 @@ DEFAULT_SINGLE_NODE: Final[Mapping[str, str]] = {
     "log.dirs": "./data/server",
     "metrics.http.listener": "127.0.0.1:9404",
     "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
 }
 
 

@@ -1,5 +1,6 @@
 """The repository speaks of the project alone, and has the pages a reader expects."""
 
+import re
 import tomllib
 
 import pytest
@@ -44,3 +45,15 @@ def test_the_changelog_has_a_section_for_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
     assert any(version in heading or "Unreleased" in heading for heading in headings), headings
+
+
+def test_relative_links_lead_somewhere() -> None:
+    pages = [path for path in repository_files() if path.suffix == ".md"]
+    assert pages
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([\w./-]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert not broken, "\n".join(broken)

@@ -136,8 +136,8 @@ def test_trap_2_an_unknown_version_of_api_versions_is_answered_in_version_0(clie
     assert api_versions(client, 4).error_code is ErrorCode.none  # the connection lives
 
 
-@pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 99), (1, 3), (999, 0), (4, 0), (71, 0)])
-def test_trap_3_any_other_unknown_key_or_version_closes(broker: BrokerProcess, key: int, version: int) -> None:
+@pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 99), (1, 3), (999, 0), (4, 0), (17, 1), (71, 0)])
+def test_traps_3_and_4_any_other_unknown_key_or_version_closes(broker: BrokerProcess, key: int, version: int) -> None:
     with WireClient(broker.port) as client:
         client.send_bytes(struct.pack(">ihhih", 10, key, version, 1, -1))
         assert client.is_closed()
@@ -210,6 +210,16 @@ def test_trap_11_beyond_the_end_is_an_error_and_the_end_waits(client: WireClient
         0,
         b"",
     )
+
+
+def test_traps_13_and_14_no_hints_and_no_other_replica_when_all_is_well(client: WireClient, topic: str) -> None:
+    create(client, topic)
+    answer = client.ask(ApiKey.PRODUCE, 10, produce_request(client, 10, topic, batch(b"x")))
+    row = answer.responses[0].partition_responses[0]
+    assert (row.error_code, row.current_leader.leader_id, answer.node_endpoints) == (ErrorCode.none, -1, ())
+    (fetched,) = fetch(client, {topic: 0})
+    assert fetched.preferred_read_replica == -1
+    assert metadata(client, 12, topic).brokers[0].rack is None
 
 
 def test_trap_15_a_duplicate_is_answered_with_the_original_offset(client: WireClient, topic: str) -> None:
@@ -314,6 +324,80 @@ def test_trap_19_errors_are_per_partition_and_name_the_bad_records(client: WireC
 def test_trap_19_invalid_acks(client: WireClient, topic: str) -> None:
     create(client, topic)
     assert produce(client, topic, batch(b"x"), acks=2).error_code is ErrorCode.invalid_required_acks
+
+
+def join(client: WireClient, group: str, version: int = 5, **changes: Any) -> Any:
+    schema = client.request(ApiKey.JOIN_GROUP, version)
+    fields = {
+        "group_id": group,
+        "session_timeout": 10 * SECOND,
+        "rebalance_timeout": 10 * SECOND,
+        "member_id": "",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": (schema.JoinGroupRequestProtocol(name="range", metadata=b""),),
+        **changes,
+    }
+    return client.ask(ApiKey.JOIN_GROUP, version, schema.JoinGroupRequest(**fields))
+
+
+def test_trap_20_edges_of_groups(client: WireClient, topic: str) -> None:
+    group = f"group-{topic}"
+    for _ in range(100):  # the first FindCoordinator makes the topic; joining before it is there says so
+        first = join(client, group)
+        if first.error_code is ErrorCode.member_id_required:
+            break
+        schema = client.request(ApiKey.FIND_COORDINATOR, 2)
+        client.ask(ApiKey.FIND_COORDINATOR, 2, schema.FindCoordinatorRequest(key=group, key_type=0))
+    assert (first.error_code, first.member_id[:12]) == (ErrorCode.member_id_required, "wire-client-")
+    too_short = join(client, group, session_timeout=timedelta(milliseconds=999))
+    assert too_short.error_code is ErrorCode.invalid_session_timeout
+    assert join(client, group, member_id="stranger").error_code is ErrorCode.unknown_member_id
+    joined = join(client, group, member_id=first.member_id)
+    assert (joined.error_code, joined.generation_id, joined.leader) == (ErrorCode.none, 1, first.member_id)
+    other = join(client, group, member_id="", protocol_type="connect")
+    assert other.error_code is ErrorCode.inconsistent_group_protocol
+    schema = client.request(ApiKey.HEARTBEAT, 3)
+    for generation, member_id, error in (
+        (1, first.member_id, ErrorCode.none),
+        (2, first.member_id, ErrorCode.illegal_generation),
+        (1, "stranger", ErrorCode.unknown_member_id),
+    ):
+        beat = schema.HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member_id, group_instance_id=None
+        )
+        assert client.ask(ApiKey.HEARTBEAT, 3, beat).error_code is error
+
+
+def test_trap_21_a_commit_comes_back_with_epoch_and_metadata(client: WireClient, topic: str) -> None:
+    create(client, topic)
+    group = f"group-{topic}"
+    schema = client.request(ApiKey.OFFSET_COMMIT, 7)
+    row = schema.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_leader_epoch=3, committed_metadata="note"
+    )
+    request = schema.OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=(schema.OffsetCommitRequestTopic(name=topic, partitions=(row,)),),
+    )
+    for _ in range(200):
+        answer = client.ask(ApiKey.OFFSET_COMMIT, 7, request).topics[0].partitions[0]
+        if answer.error_code is ErrorCode.none:
+            break
+        find = client.request(ApiKey.FIND_COORDINATOR, 2)
+        client.ask(ApiKey.FIND_COORDINATOR, 2, find.FindCoordinatorRequest(key=group, key_type=0))
+    assert answer.error_code is ErrorCode.none
+    schema = client.request(ApiKey.OFFSET_FETCH, 5)
+    wanted = schema.OffsetFetchRequestTopic(name=topic, partition_indexes=(0, 7))
+    answer = client.ask(ApiKey.OFFSET_FETCH, 5, schema.OffsetFetchRequest(group_id=group, topics=(wanted,)))
+    rows = [
+        (each.partition_index, each.committed_offset, each.committed_leader_epoch, each.metadata)
+        for each in answer.topics[0].partitions
+    ]
+    assert rows == [(0, 5, 3, "note"), (7, -1, -1, "")]
 
 
 def test_trap_22_auto_creation_answers_with_leaders(client: WireClient, topic: str) -> None:

@@ -189,18 +189,18 @@ def test_the_validator_agrees_with_a_record_by_record_check(
     batch = RecordBatch.parse(raw)
     validator.check_batch(batch, AppendOrigin.CLIENT)
     try:
-        validated = validator.assign(raw, batch, 10, 3, NOW)
+        assigned = validator.assign(raw, batch, 10, 3, NOW)
     except RecordValidationError as error:
         assert [record_error.batch_index for record_error in error.record_errors] == bad
         return
     assert bad == []
-    written = RecordBatch.parse(validated.buffer)
+    written = RecordBatch.parse(assigned.buffer)
     written.ensure_valid()
     assert (written.base_offset, written.partition_leader_epoch, written.record_count) == (10, 3, len(entries))
     assert written.compression is (codec if topic_codec is None else topic_codec)
-    assert repr(written) == repr(validated.batch)
+    assert repr(written) == repr(assigned)
     largest = max(timestamp for timestamp, *_ in entries) if is_create_time else NOW
-    assert written.max_timestamp == validated.max_timestamp == largest
+    assert written.max_timestamp == assigned.max_timestamp == largest
     assert [(record.key, record.value, list(record.headers)) for record in written.records()] == [
         entry[1:] for entry in entries
     ]

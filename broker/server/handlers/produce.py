@@ -62,8 +62,10 @@ def produce(
     Versions:  3 record batches only · 5 log start offset · 7 zstd allowed · 8 record errors and a message ·
       9 flexible · 10 leader hints · 13 topic ids.  Versions 0 to 2 are advertised but close the connection
       (KIP-896; librdkafka before 2.11.1 wants to see them).
-    Left out:  transactions: while there is no coordinator that could have begun one, a transactional batch is refused
-      with INVALID_PRODUCER_ID_MAPPING, which is what verification (KIP-890) ends with.  Quotas.
+    Left out:  looking into records that no rule of the topic asks for: what a batch says of its records (their number,
+      their codec) is believed, and consumers that decode it find out.  Transactions: while there is no coordinator
+      that could have begun one, a transactional batch is refused with INVALID_PRODUCER_ID_MAPPING, which is what
+      verification (KIP-890) ends with.  Quotas.
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _ProduceCall(frame, context, slot, replicas, cache, request.acks)
