@@ -14,6 +14,7 @@ class ByteBudget:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._waiting: dict[Callable[[], None], None] = {}
+        self._overdrawing: Callable[[], None] | None = None
 
     @property
     def is_exhausted(self) -> bool:
@@ -35,4 +36,25 @@ class ByteBudget:
         self._waiting[on_available] = None
 
     def stop_waiting(self, on_available: Callable[[], None]) -> None:
+        """It is gone: an overdraft of its ends, too."""
         self._waiting.pop(on_available, None)
+        self.end_overdraft(on_available)
+
+    def may_overdraw(self, on_available: Callable[[], None]) -> bool:
+        """Whether it may acquire although nothing is left: one at a time may.
+
+        For those that hold bytes which they cannot give back before they got more; or they would all wait for each
+        other.
+        """
+        if self._overdrawing is None:
+            self._overdrawing = on_available
+        return self._overdrawing == on_available
+
+    def end_overdraft(self, on_available: Callable[[], None]) -> None:
+        """Who overdrew has given its bytes back: whoever waits may look whether it is the next."""
+        if self._overdrawing is None or self._overdrawing != on_available:
+            return
+        self._overdrawing = None
+        waiting, self._waiting = self._waiting, {}
+        for each in waiting:
+            each()

@@ -134,8 +134,8 @@ class NetworkSettings(Config):
         LONG,
         default=QUEUED_MAX_REQUEST_BYTES_DEFAULT,
         valid=at_least(-1),
-        doc="How many bytes of requests may be in flight before connections are no longer read; -1 for no bound, which "
-        "is Kafka's default. Wherry bounds it at 256 MiB.",
+        doc="How much memory requests in flight may take before those over 32 KiB are no longer read; -1 for no bound, "
+        "which is Kafka's default. Wherry bounds it at 256 MiB.",
     )
     max_request_partition_size_limit = Setting(
         "max.request.partition.size.limit",

@@ -13,10 +13,11 @@ MALFORMED: Final = "malformed"
 TOO_LARGE: Final = "too_large"
 UNSUPPORTED: Final = "unsupported"
 IDLE: Final = "idle"
+STALLED: Final = "stalled"
 REFUSED_SILENTLY: Final = "refused_silently"
 FAILED: Final = "failed"
 SHUTDOWN: Final = "shutdown"
-CLOSE_REASONS: Final = frozenset({MALFORMED, TOO_LARGE, UNSUPPORTED, IDLE, REFUSED_SILENTLY, FAILED, SHUTDOWN})
+CLOSE_REASONS: Final = frozenset({MALFORMED, TOO_LARGE, UNSUPPORTED, IDLE, STALLED, REFUSED_SILENTLY, FAILED, SHUTDOWN})
 
 
 class RouteMetrics:
@@ -114,8 +115,8 @@ class RequestMetrics:
         )
         self._closed = registry.counter(
             "broker_connections_closed_total",
-            "Connections this broker closed, by reason: malformed, too_large, unsupported, idle, refused_silently "
-            "(an error on acks=0), failed, shutdown.",
+            "Connections this broker closed, by reason: malformed, too_large, unsupported, idle, stalled (in the "
+            "middle of a request), refused_silently (an error on acks=0), failed, shutdown.",
             ("reason",),
             action="malformed and unsupported point to a client that is no Kafka client, or newer than this broker.",
         )
@@ -129,10 +130,10 @@ class RequestMetrics:
         )
         registry.gauge(
             "broker_requests_in_flight_bytes",
-            "Bytes of requests that were received and are not answered yet (queued.max.request.bytes bounds them).",
+            "Memory of requests that are received, half or whole, and not answered yet (queued.max.request.bytes).",
             lambda: sum(read() for read in self.in_flight_bytes),
             bean="kafka.network:type=SocketServer,name=MemoryPoolUsed",
-            action="Near the bound, connections are no longer read: see which phase of which request is slow.",
+            action="Near the bound, requests over 32 KiB are no longer read: see which phase of which request is slow.",
         )
 
     def route(self, request: str, version: int) -> RouteMetrics:

@@ -6,6 +6,11 @@ dispatcher at once, and a response is sent when every one before it is.
 A request other than Produce starts only when all earlier ones of its connection are answered, as Apache Kafka mutes a
 channel; Produce may follow open Produce requests, up to a bound.  What cannot start yet is held, and the socket is no
 longer read until it can.
+
+A request takes the budget (queued.max.request.bytes) by the memory it got, which grows with the bytes that arrive: what
+a client announces and does not send costs nothing.  Only large requests wait for the budget.  Small ones never do: they
+are bounded by OPEN_REQUESTS_MAX of LARGE_REQUEST_BYTES, 3.2 MB of each connection, and a client that has sent half of a
+large one stops nobody else.
 """
 
 import asyncio
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LARGE_REQUEST_BYTES: Final = 32 * 1024  # from here on a request gets a buffer of its own, which the kernel fills
+FIRST_BUFFER_BYTES: Final = 1 << 20  # max.request.size of the Java producer: its requests are never moved
 OPEN_REQUESTS_MAX: Final = (
     100  # the Java producer keeps 5, librdkafka pipelines thousands: the rest waits in its socket
 )
@@ -50,6 +56,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_is_write_paused",
         "_large",
         "_large_filled",
+        "_large_size",
         "_received_at",
         "_server",
         "_slots",
@@ -71,6 +78,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._held = b""  # received but not started: an incomplete request, or one that must wait, and what follows it
         self._large: memoryview | None = None  # a request that is received into its own buffer
         self._large_filled = 0
+        self._large_size = 0  # as announced; `_large` has room for as much, or for what has arrived and as much again
         self._is_parsing = False
         self._is_blocked = False  # a complete request waits for its turn
         self._is_reading_paused = False
@@ -92,6 +100,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closed = True
         self._server.forget(self)
+        self._server.byte_budget.stop_waiting(self._go_on_soon)
         self._held = b""
         if self._large is not None:
             self._server.byte_budget.release(len(self._large))
@@ -111,8 +120,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._large is not None:
             self._large_filled += nbytes
             if self._large_filled == len(self._large):
-                self._start_large()
-                self._flush()
+                self._go_on_with_large()
             return
         size = nbytes + len(self._held)
         self._held = b""
@@ -177,7 +185,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._flush()  # what was answered within this read needs no turn of its own
         if slots and not (route.is_pipelined and slots[-1].route.is_pipelined and len(slots) < OPEN_REQUESTS_MAX):
             return False
-        if self._is_write_paused or (not bytes_taken and server.byte_budget.is_exhausted):
+        if self._is_write_paused:
+            return False
+        if not bytes_taken and len(request) > LARGE_REQUEST_BYTES and server.byte_budget.is_exhausted:
             return False
         self.endpoint.frames.value += 1
         slot = ResponseSlot(self, route, self._received_at, bytes_taken)
@@ -191,17 +201,34 @@ class ServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _begin_large(self, view: memoryview, start: int, end: int, size: int) -> int:
-        """Give a large request its own buffer, if there is budget; returns up to where the bytes were taken."""
+        """Give a large request a buffer of its own, if there is budget; returns up to where the bytes were taken."""
         budget = self._server.byte_budget
         if budget.is_exhausted:
             self._block()
             return start - _LENGTH_SIZE
-        budget.acquire(size)
-        large = self._server.request_buffers.lend(size)
+        self._large_size = size
         self._large_filled = end - start
-        large[: self._large_filled] = view[start:end]
-        self._large = large
+        self._lend_large(min(size, FIRST_BUFFER_BYTES), view[start:end])
         return end
+
+    def _lend_large(self, capacity: int, received: memoryview) -> None:
+        large = self._server.request_buffers.lend(capacity)
+        large[: len(received)] = received
+        self._server.byte_budget.acquire(capacity - (0 if self._large is None else len(self._large)))
+        self._large = large
+
+    def _go_on_with_large(self) -> None:
+        """Its buffer is full: it is complete, or gets one of twice the size, so that few bytes are moved often."""
+        large = self._large
+        assert large is not None
+        budget = self._server.byte_budget
+        if self._large_filled == self._large_size:
+            self._start_large()
+            self._flush()
+        elif budget.is_exhausted and not budget.may_overdraw(self._go_on_soon):
+            self._block()
+        else:
+            self._lend_large(min(self._large_size, 2 * len(large)), large)
 
     def _start_large(self) -> None:
         large = self._large
@@ -239,14 +266,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._is_blocked = False
         if self._large is not None and self._large_filled == len(self._large):
-            self._start_large()
-            self._flush()
+            self._go_on_with_large()
         elif self._held:
             held = memoryview(bytearray(self._held))
             self._held = b""
             self._parse(held, len(held), is_owned=True)
         if self._is_reading_paused and not self._is_blocked and not self._is_closed:
             self._is_reading_paused = False
+            self.last_active_at = self._server.now()  # it could not send before
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
@@ -283,6 +310,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _release(self, slot: ResponseSlot) -> None:
         size, slot.size_bytes = slot.size_bytes, 0
         self._server.byte_budget.release(size)
+        self._server.byte_budget.end_overdraft(self._go_on_soon)
 
     # Ends.
 
@@ -322,6 +350,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     @property
     def has_open_requests(self) -> bool:
         return bool(self._slots)
+
+    @property
+    def is_in_a_request(self) -> bool:
+        """Whether a part of a request has arrived, and it is the client's turn to send the rest."""
+        return (self._large is not None or bool(self._held)) and not self._is_reading_paused
 
     def identity(self) -> dict[str, str]:
         """For log lines."""

@@ -12,7 +12,7 @@ from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.metrics.registry import Counter
-from broker.metrics.request_metrics import IDLE, SHUTDOWN
+from broker.metrics.request_metrics import IDLE, SHUTDOWN, STALLED
 from broker.network.byte_stream import Network
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.listener import Listener
@@ -21,7 +21,8 @@ from broker.server.dispatcher import Dispatcher
 from broker.server.request_context import RequestContext
 from broker.server.shared_receive_buffer import SharedReceiveBuffer
 
-IDLE_SWEEP_SECONDS_MAX: Final = 30.0
+STALLED_SECONDS_MAX: Final = 30.0  # request.timeout.ms of the clients: whoever takes longer has given the request up
+IDLE_SWEEP_SECONDS_MAX: Final = STALLED_SECONDS_MAX / 4
 IDLE_SWEEPS_PER_LIMIT: Final = 4  # an idle connection is closed at most a quarter of the limit late
 
 
@@ -175,6 +176,7 @@ class SocketServer:
         while True:
             limit_seconds = self._config.current.connections_max_idle_ms / 1000
             pause = IDLE_SWEEP_SECONDS_MAX
+            self.close_stalled()
             if limit_seconds >= 0:
                 self.close_idle(limit_seconds)
                 pause = min(pause, max(limit_seconds / IDLE_SWEEPS_PER_LIMIT, 0.01))
@@ -187,3 +189,10 @@ class SocketServer:
             if connection.last_active_at < silent_since and not connection.has_open_requests:
                 self.idle_closed_count += 1
                 connection.abort(IDLE)
+
+    def close_stalled(self) -> None:
+        """Abort what has sent a part of a request and nothing more for too long: its memory is for others."""
+        silent_since = self.now() - STALLED_SECONDS_MAX
+        for connection in list(self._connections):
+            if connection.last_active_at < silent_since and connection.is_in_a_request:
+                connection.abort(STALLED)

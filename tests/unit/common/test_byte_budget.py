@@ -66,3 +66,26 @@ def test_who_stops_waiting_is_not_called() -> None:
 def test_more_cannot_be_given_back_than_was_taken() -> None:
     with pytest.raises(AssertionError, match="more bytes released than acquired: -1"):
         ByteBudget(10).release(1)
+
+
+def test_one_at_a_time_may_overdraw_and_the_next_is_called_when_it_has_ended() -> None:
+    budget, called = ByteBudget(10), []
+
+    def first() -> None:
+        called.append("first")
+
+    def second() -> None:
+        called.append("second")
+
+    budget.acquire(10)
+    assert budget.may_overdraw(first)
+    assert not budget.may_overdraw(second)
+    assert budget.may_overdraw(first)
+    budget.wait(second)
+    budget.end_overdraft(second)
+    assert called == []
+    budget.end_overdraft(first)
+    assert called == ["second"]
+    assert budget.may_overdraw(second)
+    budget.stop_waiting(second)
+    assert budget.may_overdraw(first), "who is gone overdraws nothing"

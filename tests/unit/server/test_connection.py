@@ -9,17 +9,22 @@ from typing import Any
 import pytest
 
 from broker.common.errors import ErrorCode
-from broker.metrics.request_metrics import IDLE, MALFORMED, TOO_LARGE, UNSUPPORTED
+from broker.metrics.request_metrics import IDLE, MALFORMED, STALLED, TOO_LARGE, UNSUPPORTED
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE, milliseconds
 from broker.protocol.frames import Frame
 from broker.protocol.requests import Request
 from broker.protocol.response_schema import RequestSchema
 from broker.server.api_registry import handles, handles_frames
-from broker.server.connection import LARGE_REQUEST_BYTES, OPEN_REQUESTS_MAX, WRITE_BUFFER_BYTES_HIGH
+from broker.server.connection import (
+    FIRST_BUFFER_BYTES,
+    LARGE_REQUEST_BYTES,
+    OPEN_REQUESTS_MAX,
+    WRITE_BUFFER_BYTES_HIGH,
+)
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
-from broker.server.socket_server import SocketServer
+from broker.server.socket_server import STALLED_SECONDS_MAX, SocketServer
 from tests.support.socket_harness import (
     RecordingTransport,
     connected,
@@ -302,13 +307,108 @@ async def test_queued_max_request_bytes_stops_the_reading(desk: Desk) -> None:
         first, _ = connected(server)
         second, transport = connected(server)
         receive(first, produce_request(1, b"x" * 200))
-        receive(second, produce_request(2))
+        receive(second, produce_request(2, b"x" * LARGE_REQUEST_BYTES))
         assert desk.started == [1]
         assert not transport.is_reading
         desk.answer()
         await turns()
         assert desk.started == [1, 2]
         assert transport.is_reading
+
+
+async def test_small_requests_go_on_while_the_budget_is_exhausted(desk: Desk) -> None:
+    server = make_server(desk, queued_max_request_bytes="100")
+    async with server.dispatcher.running(), server.running():
+        first, _ = connected(server)
+        second, transport = connected(server)
+        receive(first, produce_request(1, b"x" * 200))
+        assert server.byte_budget.is_exhausted
+        receive(second, list_groups_request(2))
+        assert transport.correlation_ids() == [2]
+        assert transport.is_reading
+
+
+async def test_what_is_announced_and_not_sent_takes_no_budget(server: SocketServer, desk: Desk) -> None:
+    connection, _ = connected(server)
+    receive(connection, struct.pack(">i", 100 << 20) + bytes(70_000))
+    assert server.byte_budget.used_bytes == FIRST_BUFFER_BYTES
+    assert len(connection.get_buffer(-1)) == FIRST_BUFFER_BYTES - 70_000
+    connection.connection_lost(None)
+    assert server.byte_budget.used_bytes == 0
+
+
+async def test_a_large_request_takes_memory_as_its_bytes_arrive(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    large = produce_request(1, b"x" * (5 * FIRST_BUFFER_BYTES))
+    taken = []
+    while large:
+        large = large[receive(connection, large) :]
+        taken.append(server.byte_budget.used_bytes)
+    size = len(produce_request(1, b"x" * (5 * FIRST_BUFFER_BYTES))) - 4
+    assert sorted(set(taken)) == [*(FIRST_BUFFER_BYTES << n for n in range(3)), size]
+    assert desk.bodies[0].count(b"x") == 5 * FIRST_BUFFER_BYTES
+    desk.answer()
+    assert server.byte_budget.used_bytes == 0
+    assert transport.correlation_ids() == [1]
+
+
+async def test_of_large_requests_beyond_the_budget_one_grows_at_a_time(desk: Desk) -> None:
+    """Or all would wait for bytes that none of them gives back."""
+    server = make_server(desk, queued_max_request_bytes=str(2 * FIRST_BUFFER_BYTES))
+    async with server.dispatcher.running(), server.running():
+        connections = [connected(server) for _ in range(3)]
+        large = produce_request(1, b"x" * (3 * FIRST_BUFFER_BYTES))
+        for connection, _ in connections[:2]:
+            receive(connection, large[:1000])
+        sent = [1000, 1000]
+        while any(transport.is_reading for _, transport in connections[:2]):
+            for index, (connection, transport) in enumerate(connections[:2]):
+                if transport.is_reading:
+                    sent[index] += receive(connection, large[sent[index] :])
+            if sent[0] == len(large):
+                break
+        assert desk.started == [1], "the first went beyond the budget"
+        assert sent[1] == FIRST_BUFFER_BYTES + 4
+        assert not connections[1][1].is_reading
+        desk.answer()
+        await receive_all(*connections[1], [large[sent[1] :]])
+        assert desk.started == [1, 1]
+        desk.answer()
+        assert server.byte_budget.used_bytes == 0
+
+
+async def test_a_request_that_stays_half_received_is_closed(server: SocketServer, desk: Desk) -> None:
+    half_small, half_large, waiting, idle = (connected(server) for _ in range(4))
+    receive(half_small[0], list_groups_request(1)[:-1])
+    receive(half_large[0], produce_request(1, b"x" * 50_000)[:40_000])
+    receive(waiting[0], fetch_request(1) + produce_request(2))  # whole, and it waits for us
+    for connection, _ in (half_small, half_large, waiting, idle):
+        connection.last_active_at = server.now() - STALLED_SECONDS_MAX + 1
+    server.close_stalled()
+    assert server.metrics.closed_count(STALLED) == 0
+    for connection, _ in (half_small, half_large, waiting, idle):
+        connection.last_active_at = server.now() - STALLED_SECONDS_MAX - 1
+    server.close_stalled()
+    closed = [transport.is_closed for _, transport in (half_small, half_large, waiting, idle)]
+    assert closed == [True, True, False, False]
+    assert server.metrics.closed_count(STALLED) == 2
+
+
+async def test_what_we_did_not_read_is_no_stall_of_the_client(desk: Desk) -> None:
+    server = make_server(desk, queued_max_request_bytes="100")
+    async with server.dispatcher.running(), server.running():
+        first, _ = connected(server)
+        second, transport = connected(server)
+        receive(first, produce_request(1, b"x" * 200))
+        receive(second, produce_request(2, b"x" * 100_000)[:1000])
+        second.last_active_at = server.now() - STALLED_SECONDS_MAX - 1
+        server.close_stalled()
+        assert not transport.is_closed, "its bytes wait for the budget"
+        desk.answer()
+        await turns()
+        assert transport.is_reading
+        server.close_stalled()
+        assert not transport.is_closed, "it can send again only from now on"
 
 
 async def test_queued_max_request_bytes_stops_a_large_request_before_its_memory_is_taken(desk: Desk) -> None:
