@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
 from tests.support.broker_process import BrokerProcess
@@ -86,7 +87,10 @@ def read_all(bootstrap: str) -> list[int]:
 
 
 def test_kill_9_under_load(own_broker: Callable[..., BrokerProcess]) -> None:
-    broker = own_broker({"log.flush.interval.messages": "1", "internal.log.segment.bytes": "200000"})
+    broker = own_broker({"log.flush.interval.messages": "1"})
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    rolling = {"internal.segment.bytes": "200000"}
+    admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1, config=rolling)])[TOPIC].result(10)
     producer = SteadyProducer(broker.bootstrap)
     producer.start()
     try:
@@ -104,4 +108,5 @@ def test_kill_9_under_load(own_broker: Callable[..., BrokerProcess]) -> None:
     assert producer.failures == []
     assert producer.acknowledged == list(range(producer.sent))
     assert read_all(broker.bootstrap) == list(range(producer.sent))
+    assert len(list(broker.data.glob(f"{TOPIC}-0/*.log"))) > 1
     print(f"{KILLS} kills, {producer.sent} records: each acknowledged record is there once, in order")
