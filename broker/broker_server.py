@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from broker.common.byte_budget import ByteBudget
 from broker.common.chance import Chance
 from broker.common.clock import Clock
 from broker.common.disk import DiskExecutor
@@ -46,7 +47,7 @@ from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
 from broker.server.node_to_controller_channel import ControllerConnection, NodeToControllerChannel
 from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
-from broker.server.socket_server import SocketServer
+from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
 
 log = structlog.get_logger(__name__)
 
@@ -131,6 +132,7 @@ class BrokerServer:
             metrics=LogMetrics(registry),
             topic_config=self.repository.topic_config,
         )
+        answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
         self.replicas = ReplicaManager(
             local_broker_id=identity.node_id,
             config=config,
@@ -141,13 +143,14 @@ class BrokerServer:
             alter_partition_manager=DetachedAlterPartitionManager(),
             broker_epoch=lambda: self.lifecycle.broker_epoch,
             is_fenced=lambda: self.lifecycle.is_fenced,
+            answer_budget=answer_budget,
         )
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
         self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
         self._observe(registry)
         self._subscribe()
         self._dispatcher = self._build_dispatcher(request_metrics)
-        self.sockets = SocketServer(config, self._dispatcher, network)
+        self.sockets = SocketServer(config, self._dispatcher, network, answer_budget)
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
 

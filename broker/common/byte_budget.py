@@ -1,5 +1,6 @@
 """A bounded number of bytes in flight: whoever cannot get its bytes waits its turn instead of filling memory."""
 
+import sys
 from collections.abc import Callable
 
 
@@ -19,6 +20,10 @@ class ByteBudget:
     @property
     def is_exhausted(self) -> bool:
         return self.limit_bytes > 0 and self.used_bytes >= self.limit_bytes
+
+    @property
+    def left_bytes(self) -> int:
+        return max(self.limit_bytes - self.used_bytes, 0) if self.limit_bytes > 0 else sys.maxsize
 
     def acquire(self, size_bytes: int) -> None:
         self.used_bytes += size_bytes

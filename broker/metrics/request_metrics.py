@@ -66,6 +66,7 @@ class RequestMetrics:
         self.stopwatch = stopwatch
         self.connections: dict[str, int] = {}  # open ones by listener, kept by the socket servers
         self.in_flight_bytes: list[Callable[[], int]] = []  # one reader per socket server
+        self.unsent_bytes: list[Callable[[], int]] = []
         self._seconds = registry.histogram(
             "broker_request_seconds",
             "Time of a request by phase: queue (received to started), local (in its handler), remote (parked until "
@@ -134,6 +135,13 @@ class RequestMetrics:
             lambda: sum(read() for read in self.in_flight_bytes),
             bean="kafka.network:type=SocketServer,name=MemoryPoolUsed",
             action="Near the bound, requests over 32 KiB are no longer read: see which phase of which request is slow.",
+        )
+
+        registry.gauge(
+            "broker_unsent_response_bytes",
+            "Bytes of answers that wait for clients to take them, beyond 1 MiB each, or are being read from the disk.",
+            lambda: sum(read() for read in self.unsent_bytes),
+            action="At 256 MiB fetches get one batch at a time: find the clients that fetch and do not read.",
         )
 
     def route(self, request: str, version: int) -> RouteMetrics:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from broker.common.byte_budget import ByteBudget
 from broker.common.disk import DiskExecutor
 from broker.common.errors import ErrorCode, KafkaError, StorageFailure
 from broker.common.identifiers import NO_BROKER, ZERO_UUID, TopicPartition
@@ -42,6 +43,9 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 )
 
 
+NO_BOUND: Final = -1
+
+
 class ReplicaSelector(Protocol):
     """The port of KIP-392: chooses another replica than the leader for a consumer."""
 
@@ -53,6 +57,10 @@ class FetchReader:
     """Reads the partitions that are hosted here; `replica_selector` None: consumers are served by whom they ask.
 
     While `is_fenced`, consumers are refused: what this broker would show them may be the past.
+
+    `answer_budget` counts the answers that clients have not taken, and here those that are being read from the disk.
+    As it runs out answers get smaller, down to the one batch that KIP-74 grants: a client that does not read makes
+    others fetch in smaller steps, and stops none.
     """
 
     def __init__(
@@ -61,8 +69,10 @@ class FetchReader:
         disk: DiskExecutor,
         replica_selector: ReplicaSelector | None = None,
         is_fenced: Callable[[], bool] = lambda: False,
+        answer_budget: ByteBudget | None = None,
     ) -> None:
         self._hosted = hosted
+        self.answer_budget = answer_budget or ByteBudget(NO_BOUND)
         self._disk = disk
         self._replica_selector = replica_selector
         self._is_fenced = is_fenced
@@ -78,7 +88,8 @@ class FetchReader:
         if self._is_fenced() and not params.is_from_follower:
             return [_error(request, ErrorCode.not_leader_or_follower) for request in requests]
         results = []
-        remaining = params.max_bytes
+        left_bytes = self.answer_budget.left_bytes
+        remaining = params.max_bytes if params.max_bytes < left_bytes else left_bytes
         must_have_one = True
         for request in requests:
             size_max = request.max_bytes if request.max_bytes < remaining else remaining
@@ -221,7 +232,7 @@ class FetchReader:
         if cold is None:
             on_read(results)
         else:
-            _ColdRead(results, cold, on_read).start(self._disk)
+            _ColdRead(results, cold, on_read, self.answer_budget).start(self._disk)
 
 
 class _ColdRead:
@@ -232,16 +243,21 @@ class _ColdRead:
         results: list[FetchPartitionResult],
         cold: list[FetchPartitionResult],
         on_read: Callable[[list[FetchPartitionResult]], None],
+        budget: ByteBudget,
     ) -> None:
+        self._budget = budget
+        self._size_bytes = sum(result.size_bytes for result in results)
         self._results = results
         self._cold = cold
         self._on_read = on_read
 
     def start(self, disk: DiskExecutor) -> None:
         slices = [result.file_slice for result in self._cold if result.file_slice is not None]
+        self._budget.acquire(self._size_bytes)
         disk.submit(_read_all, slices).add_done_callback(self._finished)
 
     def _finished(self, future: "asyncio.Future[list[bytes | bytearray | memoryview | KafkaError]]") -> None:
+        self._budget.release(self._size_bytes)  # the socket counts what it does not take
         if future.cancelled():
             return
         for result, data in zip(self._cold, future.result(), strict=True):

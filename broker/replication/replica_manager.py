@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from broker.common.buffers import MutableBuffer
+from broker.common.byte_budget import ByteBudget
 from broker.common.clock import Clock
 from broker.common.disk import DiskExecutor
 from broker.common.errors import (
@@ -98,8 +99,12 @@ class ReplicaManager:
         monotonic_ms: Callable[[], int] = monotonic_ms,
         replica_selector: ReplicaSelector | None = None,
         is_fenced: Callable[[], bool] = lambda: False,
+        answer_budget: ByteBudget | None = None,
     ) -> None:
-        """`is_fenced` asks whether this broker must refuse to lead: clients are then sent to look for the leader."""
+        """`is_fenced` asks whether this broker must refuse to lead: clients are then sent to look for the leader.
+
+        `answer_budget` bounds what fetches read ahead of their clients; without one nothing does.
+        """
         self.local_broker_id = local_broker_id
         self.topic_stats = BrokerTopicStats()
         self.produce_purgatory: Purgatory[DelayedOperation] = Purgatory("Produce")
@@ -119,7 +124,7 @@ class ReplicaManager:
             topic_stats=self.topic_stats,
             before_stop=self._group_commit.commit_partition,
         )
-        self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced)
+        self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced, answer_budget)
         self._is_fenced = is_fenced
         self.context = PartitionContext(
             local_broker_id=local_broker_id,
@@ -313,15 +318,18 @@ class ReplicaManager:
         self.fetch_purgatory.complete_or_park(operation, (operation,), params.max_wait_ms)
         return operation
 
-    @staticmethod
-    def _can_answer(params: FetchParams, source: FetchSource, results: Sequence[FetchPartitionResult]) -> bool:
+    def _can_answer(self, params: FetchParams, source: FetchSource, results: Sequence[FetchPartitionResult]) -> bool:
+        left_bytes = self._reader.answer_budget.left_bytes
+        min_bytes = params.min_bytes
+        if min_bytes > left_bytes:  # waiting would not bring more; and for nothing at all nobody is answered
+            min_bytes = max(left_bytes, 1)
         size_bytes = unresolved = 0
         for result in results:
             if result.completes_fetch:
                 return True
             size_bytes += result.size_bytes
             unresolved += result.is_unresolved
-        return size_bytes >= params.min_bytes or unresolved == len(source)
+        return size_bytes >= min_bytes or unresolved == len(source)
 
     def _complete_fetch_later(self, operation: DelayedFetch) -> None:
         self._actions.add(lambda: self.fetch_purgatory.check(operation))

@@ -61,6 +61,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_server",
         "_slots",
         "_transport",
+        "_unsent_bytes",
         "context",
         "endpoint",
         "last_active_at",
@@ -83,6 +84,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_blocked = False  # a complete request waits for its turn
         self._is_reading_paused = False
         self._is_write_paused = False
+        self._unsent_bytes = 0
         self._is_closed = False
 
     # The event loop calls these.
@@ -101,6 +103,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_closed = True
         self._server.forget(self)
         self._server.byte_budget.stop_waiting(self._go_on_soon)
+        self._count_unsent(0)
         self._held = b""
         if self._large is not None:
             self._server.byte_budget.release(len(self._large))
@@ -131,11 +134,20 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._count_unsent(0)
         self.last_active_at = self._server.now()
         self._go_on_soon()
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        """Count an answer from the moment it does not fit the socket until it has been taken."""
+        budget = self._server.answer_budget
+        budget.release(self._unsent_bytes)
+        budget.acquire(size_bytes)
+        self._unsent_bytes = size_bytes
 
     # Requests in.
 
@@ -287,7 +299,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._release(slot)
         if self._is_parsing or self._slots[0] is not slot:
             return  # sent at the end of this read, or after those before it
-        if len(self._slots) > 1 or self._is_blocked:
+        if len(self._slots) > 1:
             self._server.run_soon(self)  # its neighbours are probably filled in this turn, too: one write for all
         else:
             self._flush()

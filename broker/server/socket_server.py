@@ -21,6 +21,7 @@ from broker.server.dispatcher import Dispatcher
 from broker.server.request_context import RequestContext
 from broker.server.shared_receive_buffer import SharedReceiveBuffer
 
+UNSENT_RESPONSE_BYTES_MAX: Final = 256 << 20  # as much as requests have: answers of five readers at fetch.max.bytes
 STALLED_SECONDS_MAX: Final = 30.0  # request.timeout.ms of the clients: whoever takes longer has given the request up
 IDLE_SWEEP_SECONDS_MAX: Final = STALLED_SECONDS_MAX / 4
 IDLE_SWEEPS_PER_LIMIT: Final = 4  # an idle connection is closed at most a quarter of the limit late
@@ -38,12 +39,18 @@ class ListenerEndpoint:
 class SocketServer:
     """Connections of the broker's listeners, or of the controller's.
 
+    `answer_budget` counts the answers that wait for clients to take them; who reads for answers looks at what is left.
+
     Life: construct, `async with running()`, `bind` per listener, `start_accepting`, `stop_accepting`, leave.  Leaving
     closes every connection.
     """
 
     def __init__(
-        self, config: ConfigHolder[BrokerConfig], dispatcher: Dispatcher, network: Network | None = None
+        self,
+        config: ConfigHolder[BrokerConfig],
+        dispatcher: Dispatcher,
+        network: Network | None = None,
+        answer_budget: ByteBudget | None = None,
     ) -> None:
         self._config = config
         self._network = network
@@ -52,6 +59,8 @@ class SocketServer:
         self.stopwatch = dispatcher.metrics.stopwatch
         self.byte_budget = ByteBudget(config.current.queued_max_request_bytes)
         self.metrics.in_flight_bytes.append(lambda: self.byte_budget.used_bytes)
+        self.answer_budget = answer_budget or ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
+        self.metrics.unsent_bytes.append(lambda: self.answer_budget.used_bytes)
         self.receive_buffer = SharedReceiveBuffer()
         self.request_buffers = ReadBuffers()  # for requests too large for the shared one
         self.quotas = ConnectionQuotas()

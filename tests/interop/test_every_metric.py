@@ -96,6 +96,9 @@ MOVED_BY_UNIT_TEST = {
     f"{SESSIONS}_incrementalfetchsessionevictions_total": (
         "tests/unit/replication/test_fetch_session_cache.py::test_a_follower_takes_the_place_of_a_consumer"
     ),
+    "broker_unsent_response_bytes": (
+        "tests/unit/server/test_connection.py::test_what_a_reader_does_not_take_is_counted_until_it_does_or_has_gone"
+    ),
     "broker_request_handler_failures_total": (
         "tests/unit/server/test_dispatcher.py::test_a_defect_is_an_unknown_server_error_with_a_traceback"
     ),

@@ -60,12 +60,16 @@ class RecordingTransport:
     def __init__(self) -> None:
         self.written = bytearray()
         self.writes = 0
+        self.write_buffer_size = 0
         self.is_reading = True
         self.is_closed = False
         self.protocol: ServerConnection | None = None
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.write_buffer_high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.write_buffer_size
 
     def get_extra_info(self, name: str) -> Any:
         return {"peername": ("127.0.0.1", 40000), "sockname": ("127.0.0.1", 9092)}.get(name)

@@ -19,8 +19,12 @@ class ConnectionClosed(Exception):
 class WireClient:
     """One blocking connection."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = 15) -> None:
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", timeout_s: float = 15, receive_buffer_bytes: int | None = None
+    ) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
+        if receive_buffer_bytes is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._correlation_ids = itertools.count(1)
 
     def send_bytes(self, data: bytes) -> None:

@@ -56,6 +56,7 @@ def fetch(
       max_bytes and partition_max_bytes (KIP-74), everything else fits.  Waits until min_bytes are there, an error or
       a divergence has to be told, or max_wait_ms are over.  read_committed ends at the last stable offset and lists
       the aborted transactions; control batches are delivered.  Sessions (KIP-227) answer what is new only.
+      While clients leave 256 MiB of answers unread, a fetch gets one batch at a time.
     Versions:  4 isolation level · 5 log start offset · 7 sessions · 9 leader epochs · 10 zstd · 11 rack ·
       12 flexible, diverging epochs · 13 topic ids · 15 replica state · 16 leader hints · 17 directory id ·
       18 high watermark of a follower (accepted, not used).

@@ -89,3 +89,13 @@ def test_one_at_a_time_may_overdraw_and_the_next_is_called_when_it_has_ended() -
     assert budget.may_overdraw(second)
     budget.stop_waiting(second)
     assert budget.may_overdraw(first), "who is gone overdraws nothing"
+
+
+def test_what_is_left() -> None:
+    budget = ByteBudget(10)
+    assert budget.left_bytes == 10
+    budget.acquire(7)
+    assert budget.left_bytes == 3
+    budget.acquire(7)
+    assert budget.left_bytes == 0
+    assert ByteBudget(-1).left_bytes >= 1 << 40

@@ -55,6 +55,7 @@ def test_what_a_scrape_shows() -> None:
     metrics.count_closed(IDLE)
     metrics.count_closed("acks=0: NOT_LEADER_OR_FOLLOWER")
     metrics.in_flight_bytes += [lambda: 70, lambda: 7]
+    metrics.unsent_bytes += [lambda: 5, lambda: 50]
     text = generate_latest(registry.prometheus).decode()
     for line in (
         'broker_request_seconds_count{phase="total",request="Produce"} 1.0',
@@ -69,5 +70,6 @@ def test_what_a_scrape_shows() -> None:
         'broker_connections_closed_total{reason="idle"} 1.0',
         'broker_connections_closed_total{reason="refused_silently"} 1.0',
         "broker_requests_in_flight_bytes 77.0",
+        "broker_unsent_response_bytes 55.0",
     ):
         assert line in text, line

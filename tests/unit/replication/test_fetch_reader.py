@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.common.byte_budget import ByteBudget
 from broker.common.disk import InlineDiskExecutor
 from broker.common.errors import CorruptMessageError, ErrorCode, StorageFailure
 from broker.log.unified_log import UnifiedLog
@@ -207,6 +208,44 @@ def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
         results = await answered
         assert [values_of(each.records) for each in results] == [[b"a"], [b"b"], []]
         assert disk.calls == 1
+
+    simulate(story)
+
+
+def test_a_fetch_gets_what_the_clients_that_do_not_read_have_left(world: ReplicaWorld) -> None:
+    size = len(batch("a"))
+    for partition in range(2):
+        world.append(*(batch("a") for _ in range(5)), partition=partition)
+    budget = ByteBudget(100 * size)
+    reader = FetchReader(world.replicas._hosted, InlineDiskExecutor(), answer_budget=budget)
+
+    def sizes() -> list[int]:
+        results = reader.locate(CONSUMER, [asked(), asked(partition=1)], is_first_read=True)
+        return [result.size_bytes // size for result in results]
+
+    assert sizes() == [5, 5]
+    budget.acquire(93 * size)
+    assert sizes() == [5, 2]
+    budget.acquire(4 * size)
+    assert sizes() == [3, 0]
+    budget.acquire(50 * size)
+    assert sizes() == [1, 0], "never less than a batch: a client that reads goes on"
+
+
+def test_what_is_being_read_from_the_disk_counts_as_unread(
+    world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.replication.fetch_reader.read_cached", lambda file_slice: None)
+
+    async def story(loop: SimLoop) -> None:
+        world.append(batch("a"))
+        budget = ByteBudget(1000)
+        reader = FetchReader(world.replicas._hosted, ColdDisk(), answer_budget=budget)
+        answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
+        reader.read_bytes(reader.locate(CONSUMER, [asked()], is_first_read=True), answered.set_result)
+        assert budget.used_bytes == len(batch("a"))
+        await answered
+        assert budget.used_bytes == 0
 
     simulate(story)
 

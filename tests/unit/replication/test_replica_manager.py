@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.common.byte_budget import ByteBudget
 from broker.common.errors import (
     ErrorCode,
     NotEnoughReplicasError,
@@ -225,6 +226,22 @@ def test_an_expired_fetch_answers_with_what_is_there(world: ReplicaWorld) -> Non
         assert values_of(result.records) == [b"a"]
         assert loop.time() - started == 0.5
         assert world.replicas.expired_fetches == {"consumer": 1, "follower": 0}
+
+    simulate(story)
+
+
+def test_a_fetch_that_may_not_have_min_bytes_does_not_wait_for_them(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("t")
+        params = FetchParams(version=12, max_wait_ms=500, min_bytes=1000)
+        budget = world.replicas._reader.answer_budget = ByteBudget(1000)
+        budget.acquire(1000)
+        assert await world.fetch(params, FetchPartition("t", 0, 0, 100))
+        assert loop.time() == 0.5, "nothing is there"
+        await world.produce([(T, batch("a"))])
+        (result,) = await world.fetch(params, FetchPartition("t", 0, 0, 100))
+        assert values_of(result.records) == [b"a"]
+        assert loop.time() == 0.5
 
     simulate(story)
 

@@ -265,6 +265,31 @@ async def test_a_slow_reader_gets_no_further_answers(server: SocketServer, desk:
     assert transport.is_reading
 
 
+async def test_what_a_reader_does_not_take_is_counted_until_it_does_or_has_gone(server: SocketServer) -> None:
+    (first, first_transport), (second, second_transport) = connected(server), connected(server)
+    first_transport.write_buffer_size, second_transport.write_buffer_size = 5_000_000, 3_000_000
+    first.pause_writing()
+    assert server.answer_budget.used_bytes == 5_000_000
+    second.pause_writing()
+    assert [read() for read in server.metrics.unsent_bytes] == [8_000_000]
+    first.resume_writing()
+    assert server.answer_budget.used_bytes == 3_000_000
+    second.connection_lost(None)
+    first.connection_lost(None)
+    assert server.answer_budget.used_bytes == 0
+
+
+async def test_a_fetch_answered_later_leaves_at_once_although_another_request_waits(
+    server: SocketServer, desk: Desk
+) -> None:
+    """Its bytes are counted before the next fetch is answered."""
+    connection, transport = connected(server)
+    receive(connection, fetch_request(1) + fetch_request(2))
+    desk.answer()
+    assert transport.correlation_ids() == [1]
+    assert desk.started == [1]
+
+
 async def test_a_large_request_gets_its_own_buffer(server: SocketServer, desk: Desk) -> None:
     connection, transport = connected(server)
     small, large = produce_request(1), produce_request(2, b"x" * (LARGE_REQUEST_BYTES + 1000))
