@@ -235,7 +235,7 @@ class CommandQueue:
                 future.set_exception(error)
 
     async def drain(self) -> None:
-        """Refuse commands from now on, and wait for the answers of those that run."""
+        """Refuse commands from now on, and wait for the answers of those that run and are waited for."""
         self.is_active = False
-        while self._waiting:
-            await asyncio.wait([future for _, future in self._waiting])
+        while waiting := [future for _, future in self._waiting if not future.done()]:
+            await asyncio.wait(waiting)

@@ -115,3 +115,22 @@ async def test_drain_waits_for_what_runs_and_refuses_the_rest() -> None:
         assert await running == 1
         with pytest.raises(NotControllerError):
             await queue.run(lambda: no_ops(1))
+
+
+async def test_drain_does_not_wait_for_a_command_whose_caller_has_gone() -> None:
+    class StuckDisk(InlineDiskExecutor):
+        async def run(self, *work: object, **more: object) -> None:  # type: ignore[override]
+            await asyncio.get_running_loop().create_future()
+
+    disk = SimFileSystem()
+    async with running_queue(disk) as queue:
+        queue._disk = StuckDisk()
+        running = asyncio.ensure_future(queue.run(lambda: no_ops(1)))
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.sleep(0)
+        assert queue.pending_count == 1
+        drain = asyncio.ensure_future(queue.drain())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert drain.done()
