@@ -1,5 +1,6 @@
 """LeaderAppend: one call of `UnifiedLog.append_as_leader`, from checked batches to one write."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -71,7 +72,15 @@ class LeaderAppend:
             for place, result in enumerate(results):
                 if result is NOT_WRITTEN:
                     results[place] = LogAppendResult(failure)
+                    self._expect_again(buffers[place])
         return results
+
+    def _expect_again(self, buffer: MutableBuffer) -> None:
+        """An idempotent producer's refused batch has to come before those behind it, which may be on their way."""
+        with contextlib.suppress(KafkaError):
+            batch = RecordBatch.parse(buffer)
+            if batch.producer_id >= 0 and not batch.is_control and self._origin is AppendOrigin.CLIENT:
+                self._log.producer_state_manager.expect_first(batch)
 
     def _stage(self, place: int, buffer: MutableBuffer) -> None:
         batch = RecordBatch.parse(buffer)

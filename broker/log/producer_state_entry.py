@@ -105,6 +105,7 @@ class ProducerAppendInfo:
         "coordinator_epoch",
         "current_txn_first_offset",
         "entry",
+        "expected_first",
         "is_changed",
         "last_timestamp",
         "origin",
@@ -113,9 +114,16 @@ class ProducerAppendInfo:
         "started",
     )
 
-    def __init__(self, producer_id: int, entry: ProducerStateEntry | None, origin: AppendOrigin) -> None:
+    def __init__(
+        self,
+        producer_id: int,
+        entry: ProducerStateEntry | None,
+        origin: AppendOrigin,
+        expected_first: tuple[int, int] | None = None,
+    ) -> None:
         self.producer_id = producer_id
         self.entry = entry
+        self.expected_first = expected_first  # epoch and sequence an unknown producer has to begin with, if not any
         self.origin = origin
         self.is_changed = False
         self.batches: list[BatchMetadata] = []  # of producer_epoch, not yet in the entry
@@ -220,7 +228,11 @@ class ProducerAppendInfo:
 
     def _check_sequence(self, producer_epoch: int, first_sequence: int) -> None:
         if self.producer_epoch == NO_PRODUCER_EPOCH:
-            return  # nothing is known of it, perhaps because its records are deleted: any sequence is accepted
+            # Nothing is known of it, perhaps because its records are deleted: any sequence is accepted, unless the disk
+            # has refused an earlier one.
+            if self.expected_first not in (None, (producer_epoch, first_sequence)):
+                self._check_expected(producer_epoch, first_sequence)
+            return
         if producer_epoch != self.producer_epoch:
             if first_sequence != 0:
                 raise OutOfOrderSequenceNumberError(
@@ -234,6 +246,15 @@ class ProducerAppendInfo:
             raise OutOfOrderSequenceNumberError(
                 f"Out of order sequence number for producer {self.producer_id}: "
                 f"{first_sequence} (incoming seq. number), {last} (current end sequence number)"
+            )
+
+    def _check_expected(self, producer_epoch: int, first_sequence: int) -> None:
+        assert self.expected_first is not None
+        epoch, sequence = self.expected_first
+        if epoch == producer_epoch:
+            raise OutOfOrderSequenceNumberError(
+                f"Out of order sequence number for producer {self.producer_id}: "
+                f"{first_sequence} (incoming seq. number), {sequence} could not be written before"
             )
 
     def _last_sequence(self) -> int:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+REFUSED_PRODUCERS_MAX: Final = 1000  # more new producers than that do not meet one full disk
+
 
 def parse_marker(batch: RecordBatch) -> EndTransactionMarker | None:
     """The end-of-transaction marker a control batch holds; None for other control records and for empty batches."""
@@ -44,6 +46,7 @@ class ProducerStateManager:
     __slots__ = (
         "_directory",
         "_distrusted",
+        "_expected_first",
         "_file_system",
         "_ongoing",
         "_producers",
@@ -62,6 +65,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, TxnMetadata] = {}  # by first offset, ascending
         self._unreplicated: dict[int, TxnMetadata] = {}  # completed, but the marker is not below the high watermark
         self._distrusted: list[int] = []
+        self._expected_first: dict[int, tuple[int, int]] = {}  # epoch and sequence by unknown producer; not stored
         self._snapshots: list[int] = []  # offsets of the snapshot files, ascending
         self.map_end_offset = 0
         self.unsynced_snapshots: list[int] = []
@@ -104,7 +108,22 @@ class ProducerStateManager:
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """What an append of this producer is checked against and collected in; `update` applies it."""
-        return ProducerAppendInfo(producer_id, self._producers.get(producer_id), origin)
+        entry = self._producers.get(producer_id)
+        expected = self._expected_first.get(producer_id) if entry is None and self._expected_first else None
+        return ProducerAppendInfo(producer_id, entry, origin, expected)
+
+    def expect_first(self, batch: RecordBatch) -> None:
+        """The disk refused this batch.  If its producer is not known, no later batch of its epoch may come before it:
+        the client has sent several at once and repeats the refused one, which would be out of order then."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        if producer_id in self._producers:
+            return
+        known = self._expected_first.get(producer_id)
+        if known is not None and known[0] >= epoch:
+            return
+        if len(self._expected_first) >= REFUSED_PRODUCERS_MAX:
+            del self._expected_first[next(iter(self._expected_first))]
+        self._expected_first[producer_id] = (epoch, batch.base_sequence)
 
     def update(self, info: ProducerAppendInfo) -> None:
         """The append was written: its changes are the state now.  Transactions it ended: `complete_txn`."""
@@ -114,6 +133,7 @@ class ProducerStateManager:
         if entry is None:
             entry = ProducerStateEntry(info.producer_id)
             self._producers[info.producer_id] = entry
+            self._expected_first.pop(info.producer_id, None)
         info.apply_to(entry)
         for txn in info.started:
             self._ongoing[txn.first_offset] = txn
@@ -195,6 +215,7 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+            self._expected_first.pop(producer_id, None)
         return len(expired)
 
     # -- snapshots, truncation -------------------------------------------------------------------------------------
@@ -326,6 +347,7 @@ class ProducerStateManager:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._expected_first.clear()
 
     def _remove_quietly(self, path: Path) -> None:
         with contextlib.suppress(StorageFailure):

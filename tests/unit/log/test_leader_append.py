@@ -194,6 +194,25 @@ def test_a_full_disk_refuses_the_batches_and_the_log_lives_on() -> None:
     assert world.metrics.storage_failures.value == 1
 
 
+def test_a_new_producer_begins_with_what_the_disk_refused() -> None:
+    world = LogWorld()
+    world.disk.fail(world.directory, "write")
+    assert codes(world, idempotent(world, 0, 2), idempotent(world, 2)) == [ErrorCode.kafka_storage_error] * 2
+    world.disk.heal()
+    out_of_order = ErrorCode.out_of_order_sequence_number
+    assert codes(world, idempotent(world, 2), idempotent(world, 3)) == [out_of_order] * 2
+    assert codes(world, idempotent(world, 0, 2), idempotent(world, 2), idempotent(world, 3)) == [0, 2, 3]
+    assert codes(world, idempotent(world, 5), idempotent(world, 4)) == [out_of_order, 4]
+
+
+def test_what_the_disk_refused_binds_its_own_producer_and_epoch_only() -> None:
+    world = LogWorld()
+    world.disk.fail(world.directory, "write")
+    assert codes(world, idempotent(world, 0)) == [ErrorCode.kafka_storage_error]
+    world.disk.heal()
+    assert codes(world, idempotent(world, 7, producer_id=2), idempotent(world, 7, epoch=1)) == [0, 1]
+
+
 def test_a_failure_in_a_later_segment_keeps_what_was_written_before() -> None:
     world = LogWorld(segment_bytes=200)
     world.disk.fail(world.path(2, ".log"), "open")

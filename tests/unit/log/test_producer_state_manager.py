@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from broker.log.producer_state_entry import CompletedTxn
-from broker.log.producer_state_manager import ProducerStateManager, parse_marker
+from broker.log.producer_state_manager import REFUSED_PRODUCERS_MAX, ProducerStateManager, parse_marker
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.records.memory_records_builder import empty_batch, records_batch
@@ -222,3 +222,15 @@ def test_forget_snapshot_leaves_the_file_to_the_caller() -> None:
     assert disk.exists(path)
     assert manager.forget_snapshot(1) is None
     assert manager.latest_snapshot_offset is None
+
+
+def test_it_remembers_a_bounded_number_of_refused_producers() -> None:
+    manager = make_manager()
+    for producer_id in range(REFUSED_PRODUCERS_MAX + 1):
+        manager.expect_first(data(0, producer_id, sequence=5))
+        manager.expect_first(data(0, producer_id, sequence=6))
+    expected = [
+        manager.prepare_update(producer_id, AppendOrigin.CLIENT).expected_first
+        for producer_id in (0, 1, REFUSED_PRODUCERS_MAX)
+    ]
+    assert expected == [None, (0, 5), (0, 5)]
