@@ -14,6 +14,7 @@ from typing import Any
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.log.log_file_names import parse_log_directory
 from tests.support.sim_client import (
+    LEADER_ONLY,
     GroupCommitter,
     IdempotentProducer,
     Reader,
@@ -284,7 +285,7 @@ class _Story:
 
     async def check_partition(self, observer: Reader) -> None:
         partition = observer.partition
-        reader = Reader(self.client("auditor"), partition, sizes=(5_000, 1 << 20))
+        reader = Reader(self.client("auditor"), partition, sizes=(5_000, 1 << 20), version=LEADER_ONLY)
         await reader.read_everything()
         if reader.values[: len(observer.values)] != observer.values:
             raise Violation(f"{partition}: what a consumer has read is not what is there now")
