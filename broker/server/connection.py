@@ -7,10 +7,9 @@ A request other than Produce starts only when all earlier ones of its connection
 channel; Produce may follow open Produce requests, up to a bound.  What cannot start yet is held, and the socket is no
 longer read until it can.
 
-A request takes the budget (queued.max.request.bytes) by the memory it got, which grows with the bytes that arrive: what
-a client announces and does not send costs nothing.  Only large requests wait for the budget.  Small ones never do: they
-are bounded by OPEN_REQUESTS_MAX of LARGE_REQUEST_BYTES, 3.2 MB of each connection, and a client that has sent half of a
-large one stops nobody else.
+A request takes the budget (queued.max.request.bytes) by the memory it got, which grows with the bytes that arrive: a
+client that announces a large one and sends little of it holds 1 MiB.  Only large requests wait for the budget.  Small
+ones never do: they are bounded by OPEN_REQUESTS_MAX of LARGE_REQUEST_BYTES, 3.2 MB of each connection.
 """
 
 import asyncio
