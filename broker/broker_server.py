@@ -108,7 +108,7 @@ class BrokerServer:
         network: Network,
     ) -> None:
         self.config, self.identity = config, identity
-        self.cache = MetadataCache(chance)
+        self.cache = MetadataCache()
         self.publisher = MetadataPublisher(self.cache)
         self.repository = ConfigRepository(config.current, self.cache)
         self.link = ControllerLink(config.current, identity, controllers, self.publisher, network)

@@ -56,10 +56,6 @@ class MessageTooLargeError(KafkaError):
     code = ErrorCode.message_too_large
 
 
-class OffsetMetadataTooLargeError(KafkaError):
-    code = ErrorCode.offset_metadata_too_large
-
-
 class CoordinatorLoadInProgressError(KafkaError):
     code = ErrorCode.coordinator_load_in_progress
 
@@ -86,10 +82,6 @@ class NotEnoughReplicasError(KafkaError):
 
 class NotEnoughReplicasAfterAppendError(KafkaError):
     code = ErrorCode.not_enough_replicas_after_append
-
-
-class InvalidRequiredAcksError(KafkaError):
-    code = ErrorCode.invalid_required_acks
 
 
 class IllegalGenerationError(KafkaError):
@@ -172,28 +164,12 @@ class TransactionCoordinatorFencedError(KafkaError):
     code = ErrorCode.transaction_coordinator_fenced
 
 
-class SecurityDisabledError(KafkaError):
-    code = ErrorCode.security_disabled
-
-
 class NonEmptyGroupError(KafkaError):
     code = ErrorCode.non_empty_group
 
 
 class GroupIdNotFoundError(KafkaError):
     code = ErrorCode.group_id_not_found
-
-
-class FetchSessionIdNotFoundError(KafkaError):
-    code = ErrorCode.fetch_session_id_not_found
-
-
-class InvalidFetchSessionEpochError(KafkaError):
-    code = ErrorCode.invalid_fetch_session_epoch
-
-
-class FetchSessionTopicIdError(KafkaError):
-    code = ErrorCode.fetch_session_topic_id_error
 
 
 class FencedLeaderEpochError(KafkaError):
@@ -216,10 +192,6 @@ class OffsetNotAvailableError(KafkaError):
     code = ErrorCode.offset_not_available
 
 
-class MemberIdRequiredError(KafkaError):
-    code = ErrorCode.member_id_required
-
-
 class GroupMaxSizeReachedError(KafkaError):
     code = ErrorCode.group_max_size_reached
 
@@ -228,16 +200,8 @@ class FencedInstanceIdError(KafkaError):
     code = ErrorCode.fenced_instance_id
 
 
-class GroupSubscribedToTopicError(KafkaError):
-    code = ErrorCode.group_subscribed_to_topic
-
-
 class InvalidRecordError(KafkaError):
     code = ErrorCode.invalid_record
-
-
-class UnstableOffsetCommitError(KafkaError):
-    code = ErrorCode.unstable_offset_commit
 
 
 class InvalidUpdateVersionError(KafkaError):
@@ -262,10 +226,6 @@ class InconsistentTopicIdError(KafkaError):
 
 class InconsistentClusterIdError(KafkaError):
     code = ErrorCode.inconsistent_cluster_id
-
-
-class IneligibleReplicaError(KafkaError):
-    code = ErrorCode.ineligible_replica
 
 
 class InvalidRegistrationError(KafkaError):

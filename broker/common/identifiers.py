@@ -48,13 +48,6 @@ class TopicIdPartition(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class ProducerIdAndEpoch(NamedTuple):
-    """Who writes idempotently; the epoch fences older instances of the same producer."""
-
-    producer_id: int
-    epoch: int
-
-
 def uuid_to_text(value: UUID) -> str:
     """Kafka's form of a uuid: 22 characters of url-safe base64 without padding (org.apache.kafka.common.Uuid)."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from broker.common.chance import Chance
-from broker.common.identifiers import NO_BROKER, TopicPartition
+from broker.common.identifiers import TopicPartition
 from broker.metadata.broker_registration import BrokerRegistration, Endpoint
 from broker.metadata.configs_image import ConfigResourceType
 from broker.metadata.metadata_image import MetadataImage
@@ -28,8 +27,7 @@ class MetadataCache:
     A request that asks several questions takes `image` once and asks that, so its answer comes from one cluster.
     """
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self) -> None:
         self._image = MetadataImage.EMPTY
         self._listeners: dict[Callable[[MetadataImage], None], None] = {}
 
@@ -71,11 +69,6 @@ class MetadataCache:
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self._image.brokers.get(broker_id)
 
-    def is_broker_alive(self, broker_id: int) -> bool:
-        """Alive = registered and not fenced; a broker in controlled shutdown is still alive."""
-        broker = self._image.brokers.get(broker_id)
-        return broker is not None and not broker.fenced
-
     def alive_brokers(self, listener: str) -> list[AliveBroker]:
         """Unfenced brokers that have the listener, by id."""
         return list(alive_brokers(self._image, listener))
@@ -84,15 +77,6 @@ class MetadataCache:
         """Where an alive broker is reached on a listener."""
         broker = self._image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.listeners.get(listener)
-
-    def choose_controller_id(self) -> int:
-        """A random alive broker; NO_BROKER when there is none.
-
-        Clients send admin requests to the controller, but they cannot reach a KRaft controller: any broker forwards
-        (KRaftMetadataCache.getRandomAliveBrokerId).
-        """
-        alive = [broker.id for broker in self._image.brokers.values() if not broker.fenced]
-        return sorted(alive)[self._chance.below(len(alive))] if alive else NO_BROKER
 
     def topic_config_overrides(self, topic: str) -> Mapping[str, str]:
         return self._image.configs.properties(ConfigResourceType.TOPIC, topic)

@@ -1,6 +1,5 @@
 """How many connections there may be, in all and from one address (Kafka's ConnectionQuotas)."""
 
-from collections.abc import Mapping
 from typing import Final, Protocol
 
 TOO_MANY: Final = "max.connections"
@@ -12,10 +11,7 @@ class ConnectionBounds(Protocol):
 
     @property
     def max_connections(self) -> int: ...
-    @property
-    def max_connections_per_ip(self) -> int: ...
-    @property
-    def max_connections_per_ip_overrides(self) -> Mapping[str, str]: ...
+    def max_connections_of(self, address: str) -> int: ...
 
 
 class ConnectionQuotas:
@@ -29,9 +25,8 @@ class ConnectionQuotas:
         """The name of the setting that forbids one more connection from this address, or None."""
         if self.count >= bounds.max_connections:
             return TOO_MANY
-        override = bounds.max_connections_per_ip_overrides.get(address)
-        limit = bounds.max_connections_per_ip if override is None else int(override)
-        return TOO_MANY_FROM_ADDRESS if self._by_address.get(address, 0) >= limit else None
+        is_full = self._by_address.get(address, 0) >= bounds.max_connections_of(address)
+        return TOO_MANY_FROM_ADDRESS if is_full else None
 
     def add(self, address: str) -> None:
         self.count += 1

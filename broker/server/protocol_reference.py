@@ -7,7 +7,6 @@ from typing import Final
 
 from kio.schema.index import schema_name_map
 
-from broker.protocol.api_keys import ApiKey
 from broker.server import controller_handlers, handlers
 from broker.server.api_registry import ApiHandler, ApiRegistry
 
@@ -80,11 +79,6 @@ def problems(registry: ApiRegistry) -> list[str]:
         for heading in HEADINGS
         if heading not in paragraphs(handler)
     ]
-
-
-def unlisted(registry: ApiRegistry) -> list[str]:
-    """Requests that have schemas and are not offered."""
-    return [key.title for key in ApiKey if registry.get(key) is None]
 
 
 def main(arguments: list[str] | None = None) -> int:

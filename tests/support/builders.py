@@ -179,7 +179,7 @@ class ReplicaWorld:
         self.is_fenced = False
         self.clock = SettableClock()
         self.config = ConfigHolder(broker_config({"log.dirs": str(directory), **(properties or {})}))
-        self.metadata = MetadataCache(Chance(1))
+        self.metadata = MetadataCache()
         self.alter_partition = RecordingAlterPartitionManager()
         self.logs = LogSource(directory, log_environment(clock=self.clock), self.topic_config)
         self.replicas = ReplicaManager(

@@ -2,7 +2,6 @@ import asyncio
 from pathlib import Path
 
 from broker.broker_server import ControllerLink
-from broker.common.chance import Chance
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
 from broker.metadata.metadata_cache import MetadataCache
@@ -106,7 +105,7 @@ def test_the_link_to_the_controller_has_the_times_of_the_settings(tmp_path: Path
         config = node_config(
             tmp_path, controller_quorum_fetch_timeout_ms="100", controller_quorum_retry_backoff_ms="400"
         )
-        publisher = MetadataPublisher(MetadataCache(Chance(1)))
+        publisher = MetadataPublisher(MetadataCache())
         link = Link(config, IDENTITY, [CONTROLLER], publisher, AsyncioNetwork())
         async with link.observer.running():
             await asyncio.sleep(10.5)

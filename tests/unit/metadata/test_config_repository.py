@@ -1,6 +1,5 @@
 import pytest
 
-from broker.common.chance import Chance
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.config.describe import ConfigSource
 from broker.metadata.config_repository import ConfigRepository
@@ -15,7 +14,7 @@ def broker_config(name: str, value: str, broker: str) -> ConfigRecord:
 
 @pytest.fixture
 def cache() -> MetadataCache:
-    cache = MetadataCache(Chance(1))
+    cache = MetadataCache()
     cache.set_image(full_image())
     return cache
 

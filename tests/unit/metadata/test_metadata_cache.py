@@ -1,5 +1,4 @@
-from broker.common.chance import Chance
-from broker.common.identifiers import NO_BROKER, TopicPartition
+from broker.common.identifiers import TopicPartition
 from broker.metadata.broker_registration import Endpoint
 from broker.metadata.metadata_cache import AliveBroker, MetadataCache
 from broker.metadata.metadata_image import MetadataImage
@@ -7,7 +6,7 @@ from tests.unit.metadata.image_support import TOPIC, broker_record, full_image, 
 
 
 def cache_of(image: MetadataImage) -> MetadataCache:
-    cache = MetadataCache(Chance(1))
+    cache = MetadataCache()
     cache.set_image(image)
     return cache
 
@@ -28,7 +27,6 @@ def test_alive_brokers_are_unfenced_and_have_the_listener() -> None:
     expected = [AliveBroker(1, "host-1", 9092, "a"), AliveBroker(3, "host-3", 9092, "b")]
     assert cache.alive_brokers("PLAINTEXT") == expected
     assert cache.alive_brokers("OTHER") == []
-    assert [cache.is_broker_alive(broker_id) for broker_id in (1, 2, 9)] == [True, False, False]
     assert cache.broker_endpoint(1, "PLAINTEXT") == Endpoint("host-1", 9092)
     assert cache.broker_endpoint(2, "PLAINTEXT") is None
     broker = cache.broker(2)
@@ -36,14 +34,8 @@ def test_alive_brokers_are_unfenced_and_have_the_listener() -> None:
     assert broker.fenced
 
 
-def test_the_controller_for_clients_is_some_alive_broker() -> None:
-    cache = cache_of(image_of(broker_record(3), base=full_image()))
-    assert {cache.choose_controller_id() for _ in range(50)} == {1, 3}
-    assert MetadataCache(Chance(1)).choose_controller_id() == NO_BROKER
-
-
 def test_listeners_hear_of_each_image_until_they_leave() -> None:
-    cache = MetadataCache(Chance(1))
+    cache = MetadataCache()
     heard: list[int] = []
 
     def listen(image: MetadataImage) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from broker.common.chance import Chance
 from broker.common.errors import ErrorCode, KafkaError
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -71,7 +70,7 @@ def image_with(*given: Any, base: MetadataImage = MetadataImage.EMPTY, offset: i
 
 
 def cache_with(*given: Any) -> MetadataCache:
-    cache = MetadataCache(Chance(1))
+    cache = MetadataCache()
     cache.set_image(image_with(*given))
     return cache
 

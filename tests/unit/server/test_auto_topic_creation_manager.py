@@ -4,7 +4,6 @@ from uuid import UUID
 
 import pytest
 
-from broker.common.chance import Chance
 from broker.common.errors import ErrorCode
 from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
@@ -35,7 +34,7 @@ class Setup:
     def __init__(self, lag: float = 0.05, **properties: str) -> None:
         self.lag = lag
         self.error = ErrorCode.none
-        self.cache = MetadataCache(Chance(1))
+        self.cache = MetadataCache()
         self.controller = FakeController()
         self.controller.answers[ApiKey.CREATE_TOPICS] = self._create
         self.controller.answers[ApiKey.ENVELOPE] = self._create_in_envelope

@@ -1,4 +1,3 @@
-from broker.common.chance import Chance
 from broker.metadata.metadata_cache import MetadataCache
 from broker.schemas.cluster_metadata import FeatureLevelRecord
 from broker.server.broker_features import BrokerFeatures
@@ -7,13 +6,13 @@ from tests.unit.server.link_support import image_with
 
 
 def test_supported_features_are_those_the_broker_registers_with() -> None:
-    told = BrokerFeatures(MetadataCache(Chance(1))).supported_features()
+    told = BrokerFeatures(MetadataCache()).supported_features()
     assert told == {name: (levels.minimum, levels.maximum) for name, levels in SUPPORTED_FEATURES.items()}
     assert "metadata.version" in told
 
 
 def test_finalized_features_are_those_of_the_image_with_its_offset() -> None:
-    cache = MetadataCache(Chance(1))
+    cache = MetadataCache()
     features = BrokerFeatures(cache)
     assert features.finalized_features().epoch == -1
     assert dict(features.finalized_features().levels) == {}

@@ -1,6 +1,5 @@
 from collections.abc import Mapping
 
-from broker.common.chance import Chance
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
@@ -28,7 +27,7 @@ class RecordingLogs:
 class Setup:
     def __init__(self) -> None:
         self.holder: ConfigHolder[BrokerConfig] = config_holder()
-        self.cache = MetadataCache(Chance(1))
+        self.cache = MetadataCache()
         self.logs = RecordingLogs()
         repository = ConfigRepository(self.holder.current, self.cache)
         self.publisher = DynamicConfigPublisher(self.holder, repository, self.logs)  # type: ignore[arg-type]

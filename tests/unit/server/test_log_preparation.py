@@ -1,6 +1,5 @@
 from collections.abc import Sequence
 
-from broker.common.chance import Chance
 from broker.common.identifiers import TopicPartition
 from broker.log.log_manager import NewPartition
 from broker.metadata.config_repository import ConfigRepository
@@ -23,7 +22,7 @@ class RecordingLogs:
 
 async def prepared(image: MetadataImage, *records: MetadataRecord) -> tuple[list[NewPartition], MetadataImage]:
     logs = RecordingLogs()
-    repository = ConfigRepository(config_holder().current, MetadataCache(Chance(1)))
+    repository = ConfigRepository(config_holder().current, MetadataCache())
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record)

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from broker.common.chance import Chance
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import METADATA_TOPIC_ID
 from broker.metadata.metadata_cache import MetadataCache
@@ -32,7 +31,7 @@ HERE = {1: CONTROLLER}
 class Setup:
     def __init__(self, *bootstrap: Endpoint, **times: int) -> None:
         self.controller = FakeController()
-        self.cache = MetadataCache(Chance(1))
+        self.cache = MetadataCache()
         self.publisher = MetadataPublisher(self.cache)
         self.published: list[tuple[int, list[str], list[str]]] = []
         self.publisher.subscribe(PublishingStage.REPLICAS, "test", self._hear)

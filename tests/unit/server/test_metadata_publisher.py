@@ -1,4 +1,3 @@
-from broker.common.chance import Chance
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
@@ -7,7 +6,7 @@ from tests.unit.server.link_support import image_with
 
 
 def test_the_cache_is_swapped_first_and_stages_follow_in_order() -> None:
-    cache = MetadataCache(Chance(1))
+    cache = MetadataCache()
     publisher = MetadataPublisher(cache)
     heard: list[tuple[str, int, int]] = []
 
@@ -25,7 +24,7 @@ def test_the_cache_is_swapped_first_and_stages_follow_in_order() -> None:
 
 
 def test_one_that_fails_keeps_nobody_else_from_hearing() -> None:
-    publisher = MetadataPublisher(MetadataCache(Chance(1)))
+    publisher = MetadataPublisher(MetadataCache())
     heard: list[int] = []
 
     def fail(delta: MetadataDelta, image: MetadataImage) -> None:
@@ -38,7 +37,7 @@ def test_one_that_fails_keeps_nobody_else_from_hearing() -> None:
 
 
 async def test_preparations_are_awaited_and_a_failed_one_is_counted() -> None:
-    publisher = MetadataPublisher(MetadataCache(Chance(1)))
+    publisher = MetadataPublisher(MetadataCache())
     prepared: list[int] = []
 
     async def fail(delta: MetadataDelta, image: MetadataImage) -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from broker.common.chance import Chance
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
@@ -32,7 +31,7 @@ class GroupHandlers:
 
     def __init__(self, world: GroupWorld) -> None:
         self.world = world
-        self.metadata = MetadataCache(Chance(1))
+        self.metadata = MetadataCache()
         self.context = RequestContext("PLAINTEXT", "PLAINTEXT", "10.0.0.7", 5000, 9092, "c-1")
         self.registry = ApiRegistry.from_package(handlers)
         delta = MetadataDelta(MetadataImage.EMPTY)
