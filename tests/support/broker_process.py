@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -23,11 +24,16 @@ QUICK = {
 }
 
 
+PORTS_BELOW_EPHEMERAL = range(10_000, 32_000)  # below what Linux gives to clients (ip_local_port_range)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that stays free for whoever listens on it again after a restart: no outgoing connection takes it."""
+    while True:
+        port = random.choice(PORTS_BELOW_EPHEMERAL)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class BrokerProcess:
@@ -67,6 +73,11 @@ class BrokerProcess:
 
     def start(self) -> Self:
         """Start and wait until /readyz says 200."""
+        self.launch()
+        return self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start and do not wait."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "broker", "server"]
         for name, value in self.overrides.items():
@@ -75,14 +86,17 @@ class BrokerProcess:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.starts += 1
-        deadline = time.monotonic() + READY_TIMEOUT_S
+
+    def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> Self:
+        assert self._process is not None, "the broker was not started"
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise AssertionError(f"the broker ended with {self._process.returncode}:\n{self.log_tail()}")
             if self.is_ready():
                 return self
             time.sleep(0.02)
-        raise AssertionError(f"the broker was not ready within {READY_TIMEOUT_S} s:\n{self.log_tail()}")
+        raise AssertionError(f"the broker was not ready within {timeout_s} s:\n{self.log_tail()}")
 
     def is_ready(self) -> bool:
         try:
@@ -100,10 +114,22 @@ class BrokerProcess:
         self._process.kill()
         self._process.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: alive, and deaf."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         assert self._process is not None, "the broker was not started"
         self._process.send_signal(signal.SIGTERM)
+        return self.wait_for_end()
+
+    def wait_for_end(self) -> int:
+        assert self._process is not None, "the broker was not started"
         try:
             return self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
