@@ -81,7 +81,7 @@ class GroupSettings(Config):
         default=104_857_600,
         importance=HIGH,
         valid=at_least(1),
-        doc="The greatest size of a log file of `__consumer_offsets`.",
+        doc="The greatest size of a log file of `__consumer_offsets`; less than 1048576 means that, as for any topic.",
     )
     offsets_topic_replication_factor = Setting(
         "offsets.topic.replication.factor",

@@ -12,6 +12,7 @@ from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
+from broker.config.log_settings import SEGMENT_BYTES_MIN
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_image import MetadataImage
 from broker.protocol.api_keys import ApiKey
@@ -135,7 +136,11 @@ class AutoTopicCreationManager:
 
 
 def creatable_topic(name: str, config: BrokerConfig) -> Any:
-    """What is asked for: `__consumer_offsets` has its own size and settings, others this broker's defaults."""
+    """What is asked for: `__consumer_offsets` has its own size and settings, others this broker's defaults.
+
+    offsets.topic.segment.bytes may be as small as 1, but a topic's segment.bytes may not: Kafka passes it on, and then
+    its controller refuses the topic for ever.
+    """
     partitions, replication_factor = config.num_partitions, config.default_replication_factor
     settings: dict[str, str] = {}
     if name == CONSUMER_OFFSETS_TOPIC:
@@ -144,7 +149,7 @@ def creatable_topic(name: str, config: BrokerConfig) -> Any:
         settings = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "segment.bytes": str(max(config.offsets_topic_segment_bytes, SEGMENT_BYTES_MIN)),
         }
     schema = RequestSchema.of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     return schema.CreatableTopic(

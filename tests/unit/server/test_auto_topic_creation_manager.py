@@ -5,6 +5,8 @@ from uuid import UUID
 import pytest
 
 from broker.common.errors import ErrorCode
+from broker.config.setting import ConfigError
+from broker.config.topic_config import TopicConfig
 from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE, to_milliseconds
@@ -192,6 +194,15 @@ def test_the_offsets_topic_has_the_shape_of_the_settings() -> None:
     topic = creatable_topic("__consumer_offsets", config)
     assert (topic.num_partitions, topic.replication_factor) == (7, 3)
     assert {each.name: each.value for each in topic.configs}["segment.bytes"] == "2000000"
+
+
+def test_segments_of_the_offsets_topic_are_as_large_as_any_topics_must_be() -> None:
+    config = config_holder(offsets__topic__segment__bytes="100").current
+    topic = creatable_topic("__consumer_offsets", config)
+    asked_for = {each.name: each.value for each in topic.configs if each.value is not None}
+    assert TopicConfig(asked_for).segment_bytes == 1024 * 1024
+    with pytest.raises(ConfigError):
+        TopicConfig({"segment.bytes": "100"})
 
 
 def test_other_topics_have_the_brokers_defaults_and_the_time_of_a_request() -> None:
