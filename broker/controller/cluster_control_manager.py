@@ -156,6 +156,8 @@ class ClusterControlManager:
                 raise InvalidRegistrationError(f"Broker {broker.id} is already registered with directory {min(shared)}")
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
+        if METADATA_VERSION_FEATURE not in request.features:
+            raise InvalidRegistrationError(f"Request features do not contain '{METADATA_VERSION_FEATURE}'")
         for name, level in self._state.image.features.finalized.items():
             supported = request.features.get(name, VersionRange(0, 0))
             if level > 0 and level not in supported:

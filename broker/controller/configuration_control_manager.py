@@ -46,7 +46,7 @@ class ConfigurationControlManager:
         self._config = config
         self._state = state
         self._default_entries: list[ConfigEntry] = []
-        self._default_entries_of: Mapping[str, str] | None = None
+        self._default_entries_of: BrokerSources | None = None
 
     # What the other managers ask
 
@@ -59,10 +59,11 @@ class ConfigurationControlManager:
         return self._config.unclean_leader_election_enable if text is None else text.strip().lower() == "true"
 
     def _topic_or_default(self, topic: str, name: str) -> str | None:
-        configs = self._state.image.configs
-        value = configs.properties(ConfigResourceType.TOPIC, topic).get(name)
-        if value is None:
-            value = configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT).get(name)
+        """As KafkaConfigSchema.resolveEffectiveTopicConfig: topic, the controller's own node, cluster default."""
+        value = self._state.image.configs.properties(ConfigResourceType.TOPIC, topic).get(name)
+        for node in (str(self._config.node_id), CLUSTER_DEFAULT):
+            if value is None:
+                value = self._state.image.configs.properties(ConfigResourceType.BROKER, node).get(name)
         return value
 
     def validate_topic_configs(self, properties: Mapping[str, str | None]) -> dict[str, str]:
@@ -77,12 +78,16 @@ class ConfigurationControlManager:
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """The effective configs of a topic with these overrides, as CreateTopics answers them."""
-        dynamic_default = self._state.image.configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT)
-        sources = BrokerSources(self._config, dynamic_default, {})
+        configs = self._state.image.configs
+        sources = BrokerSources(
+            self._config,
+            configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT),
+            configs.properties(ConfigResourceType.BROKER, str(self._config.node_id)),
+        )
         if overrides:
             return describe_topic(sources, overrides)
-        if self._default_entries_of is not dynamic_default:
-            self._default_entries_of = dynamic_default
+        if self._default_entries_of != sources:
+            self._default_entries_of = sources
             self._default_entries = describe_topic(sources, {})
         return self._default_entries
 

@@ -34,11 +34,17 @@ class PartitionReassignment:
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     def maybe_complete(self, target_isr: Sequence[int]) -> CompletedReassignment | None:
-        """The final replicas and ISR once every one of the final replicas is in sync, else None."""
+        """The final replicas and ISR once the new replicas are in sync, else None.
+
+        A replica that stays and is out of sync holds nothing up; but where more leave than come, all that stay have
+        to be in sync, for the move itself must not take the ISR below the new size (maybeCompleteReassignment).
+        """
         if not self.is_in_progress:
             return None
         isr = tuple(replica for replica in target_isr if replica not in self.removing)
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
-        if not isr or not replicas or not set(replicas) <= set(isr):
+        if not isr or not replicas or not set(self.adding) <= set(isr):
+            return None
+        if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
             return None
         return CompletedReassignment(replicas, isr)

@@ -97,16 +97,12 @@ class ReassignmentControlManager:
     def _reassign(
         self, topic: TopicImage, index: int, partition: PartitionRegistration, target: tuple[int, ...]
     ) -> PartitionChangeRecord | None:
-        # A new target replaces an older one: the way starts at what the partition had before the first.
-        current = PartitionReassignment(
-            partition.replicas, partition.removing_replicas, partition.adding_replicas
-        ).original_replicas
-        way = PartitionReassignment.between(current, target)
+        way = _way(partition, target)
         wanted = PartitionTarget(
             replicas=way.replicas,
             removing=way.removing,
             adding=way.adding,
-            isr=tuple(replica for replica in partition.isr if replica in way.replicas) or partition.isr,
+            isr=tuple(replica for replica in partition.isr if replica in way.replicas),
         )
         return self._updates.change(topic, index, wanted)
 
@@ -139,3 +135,14 @@ class ReassignmentControlManager:
                         partition.replicas, partition.adding_replicas, partition.removing_replicas
                     )
         return found
+
+
+def _way(partition: PartitionRegistration, target: tuple[int, ...]) -> PartitionReassignment:
+    """A new target replaces an older one: the way starts at what the partition had before the first (KIP-455)."""
+    before = PartitionReassignment(partition.replicas, partition.removing_replicas, partition.adding_replicas)
+    way = PartitionReassignment.between(before.original_replicas, target)
+    if any(replica in way.replicas for replica in partition.isr):
+        return way
+    # Only replicas that the older target added have the records: they leave like others, when the new ones have them.
+    removing = tuple(sorted(set(partition.replicas) - set(target)))
+    return PartitionReassignment((*target, *removing), removing, way.adding)

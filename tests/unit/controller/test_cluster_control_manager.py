@@ -68,6 +68,12 @@ def test_16_a_finalized_feature_the_broker_lacks_refuses_it() -> None:
         world.register(1, features={"metadata.version": VersionRange(7, 28)})
 
 
+def test_a_broker_that_does_not_name_metadata_version_is_refused() -> None:
+    world = ControlWorld()
+    with pytest.raises(InvalidRegistrationError, match=r"do not contain 'metadata\.version'"):
+        world.register(1, features={"kraft.version": VersionRange(0, 1)})
+
+
 def test_17_a_second_process_is_refused_while_the_first_is_alive_and_does_not_disturb_it() -> None:
     world = ControlWorld()
     world.start_brokers(1)

@@ -111,6 +111,19 @@ def test_topic_over_cluster_default_over_file(world: ControlWorld) -> None:
     assert not manager.is_unclean_leader_election_enabled("t")
 
 
+def test_what_the_controllers_own_node_says_stands_over_the_cluster_default(world: ControlWorld) -> None:
+    """KafkaConfigSchema.resolveEffectiveTopicConfig: topic, this node, cluster default, file."""
+    manager = world.configuration
+    assert world.config.node_id == 1
+    alter(world, DEFAULTS, ("unclean.leader.election.enable", SET, "false"), ("min.insync.replicas", SET, "2"))
+    alter(world, BROKER, ("unclean.leader.election.enable", SET, "true"), ("min.insync.replicas", SET, "3"))
+    assert manager.is_unclean_leader_election_enabled("t")
+    assert manager.min_insync_replicas("t") == 3
+    alter(world, TOPIC, ("unclean.leader.election.enable", SET, "false"), ("min.insync.replicas", SET, "1"))
+    assert not manager.is_unclean_leader_election_enabled("t")
+    assert manager.min_insync_replicas("t") == 1
+
+
 def test_describe_topic_tells_sources(world: ControlWorld) -> None:
     entries = {entry.name: entry for entry in world.configuration.describe_topic({"retention.ms": "1000"})}
     assert (entries["retention.ms"].value, entries["retention.ms"].source) == ("1000", ConfigSource.TOPIC_CONFIG)
@@ -120,3 +133,6 @@ def test_describe_topic_tells_sources(world: ControlWorld) -> None:
     alter(world, DEFAULTS, ("log.cleanup.policy", SET, "compact"))
     changed = {entry.name: entry for entry in world.configuration.describe_topic({})}
     assert changed["cleanup.policy"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    alter(world, BROKER, ("log.cleanup.policy", SET, "delete"))
+    of_this_node = {entry.name: entry for entry in world.configuration.describe_topic({})}
+    assert of_this_node["cleanup.policy"].source is ConfigSource.DYNAMIC_BROKER_CONFIG

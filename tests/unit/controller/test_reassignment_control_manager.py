@@ -90,3 +90,31 @@ def test_a_cancel_that_would_lose_records_is_refused(world: ControlWorld) -> Non
     assert refused.code is ErrorCode.invalid_replica_assignment
     assert "unclean leader election" in (refused.message or "")
     assert world.partition("t").is_reassigning
+
+
+def test_replacing_a_target_keeps_who_alone_has_the_records(world: ControlWorld) -> None:
+    """3 was being added and is all that is left in sync; the next target does not name it."""
+    world.start_brokers(4)
+    reassign(world, (3, 4))
+    world.alter_isr("t", 1, 3)
+    world.fence(1)
+    assert world.leadership("t") == (3, (3,))
+    assert reassign(world, (2, 4)) == NO_ERROR
+    partition = world.partition("t")
+    assert (partition.replicas, partition.removing_replicas) == ((2, 4, 1, 3), (1, 3))
+    assert (partition.adding_replicas, partition.leader, partition.isr) == ((4,), 3, (3,))
+    assert world.alter_isr("t", 3, 2, 4).error is ErrorCode.new_leader_elected
+    partition = world.partition("t")
+    assert (partition.replicas, partition.leader, partition.isr) == ((2, 4), 2, (2, 4))
+
+
+def test_37_a_replica_that_is_dead_does_not_hold_up_the_replacement_of_another() -> None:
+    world = ControlWorld()
+    world.start_brokers(1, 2, 3, 4)
+    world.create_topic("t", (1, 2, 3))
+    world.fence(2)
+    assert reassign(world, (1, 2, 4)) == NO_ERROR
+    assert world.alter_isr("t", 1, 3, 4).error is ErrorCode.none
+    partition = world.partition("t")
+    assert (partition.replicas, partition.leader, partition.isr) == ((1, 2, 4), 1, (1, 4))
+    assert not partition.is_reassigning

@@ -45,9 +45,11 @@ async def test_refusals_have_no_epoch() -> None:
     async with controller_client() as client:
         schema = RequestSchema.of(ApiKey.BROKER_REGISTRATION, 4)
         odd = schema.Listener(name="X", host="h", port=1, security_protocol=9)
+        old = schema.Feature(name="metadata.version", min_supported_version=7, max_supported_version=8)
         for fields, error in (
             ({"cluster_id": "other"}, ErrorCode.inconsistent_cluster_id),
-            ({"features": ()}, ErrorCode.unsupported_version),
+            ({"features": ()}, ErrorCode.invalid_registration),
+            ({"features": (old,)}, ErrorCode.unsupported_version),
             ({"is_migrating_zk_broker": True}, ErrorCode.invalid_registration),
             ({"listeners": (odd,)}, ErrorCode.invalid_registration),
         ):
