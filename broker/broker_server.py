@@ -26,11 +26,11 @@ from broker.metrics.replication_metrics import ReplicationMetrics
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.broker_client import BrokerClient
 from broker.network.byte_stream import Network
-from broker.replication.alter_partition_manager import DetachedAlterPartitionManager
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_session_cache import FetchSessionCache
 from broker.replication.replica_manager import ReplicaManager, monotonic_ms
 from broker.server import handlers
+from broker.server.alter_partition_manager import ControllerAlterPartitionManager
 from broker.server.api_registry import ApiRegistry
 from broker.server.api_version_manager import ApiVersionManager
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
@@ -82,6 +82,12 @@ class ControllerLink:
         self.heartbeats = self._channel("heartbeat", config.broker_session_timeout_ms // 2)
         self.forwarding = self._channel("forwarding", config.request_timeout_ms)
         self.producer_ids = self._channel("producer-ids", config.request_timeout_ms)
+        # Per attempt: a controller that stands still is left for its successor.  The whole has no limit.
+        self.alter_partition = self._channel("alter-partition", config.broker_session_timeout_ms)
+
+    @property
+    def channels(self) -> tuple[NodeToControllerChannel, ...]:
+        return (self.heartbeats, self.forwarding, self.producer_ids, self.alter_partition)
 
     def connect(self, endpoint: Endpoint) -> ControllerConnection:
         return BrokerClient(endpoint.host, endpoint.port, self._client_id, network=self._network)
@@ -132,6 +138,12 @@ class BrokerServer:
             metrics=LogMetrics(registry),
             topic_config=self.repository.topic_config,
         )
+        self.alter_partition = ControllerAlterPartitionManager(
+            self.link.alter_partition,
+            identity.node_id,
+            lambda: self.lifecycle.broker_epoch,
+            controller_versions=lambda: self.link.observer.controller_versions,
+        )
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
         self.replicas = ReplicaManager(
             local_broker_id=identity.node_id,
@@ -140,7 +152,7 @@ class BrokerServer:
             metadata_cache=self.cache,
             disk=disk,
             clock=clock,
-            alter_partition_manager=DetachedAlterPartitionManager(),
+            alter_partition_manager=self.alter_partition,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
             is_fenced=lambda: self.lifecycle.is_fenced,
             answer_budget=answer_budget,
@@ -214,8 +226,9 @@ class BrokerServer:
             stack.push_async_callback(self._close_logs)
             await stack.enter_async_context(self.logs.running())
             await stack.enter_async_context(self.replicas.running())
-            for channel in (self.link.heartbeats, self.link.forwarding, self.link.producer_ids):
+            for channel in self.link.channels:
                 await stack.enter_async_context(channel.running())
+            await stack.enter_async_context(self.alter_partition.running())
             await self.groups.startup()
             stack.push_async_callback(self.groups.shutdown)
             await stack.enter_async_context(self.link.observer.running())

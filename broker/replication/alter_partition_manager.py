@@ -49,12 +49,3 @@ class AlterPartitionManager(Protocol):
 
         OPERATION_NOT_ATTEMPTED means that another proposal for this partition is still queued.
         """
-
-
-class DetachedAlterPartitionManager:
-    """Proposes nothing: for a broker whose partitions have one replica, and for tools."""
-
-    def submit(
-        self, partition: TopicIdPartition, proposal: ProposedIsr, on_complete: Callable[[AlterPartitionAnswer], None]
-    ) -> None:
-        on_complete(ErrorCode.operation_not_attempted)

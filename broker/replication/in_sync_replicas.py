@@ -19,6 +19,7 @@ from broker.replication.partition_state import (
     PartitionState,
     PendingExpandIsr,
     PendingPartitionChange,
+    PendingRecovery,
     PendingShrinkIsr,
 )
 from broker.replication.replica_state import ReplicaState
@@ -51,16 +52,31 @@ class InSyncReplicas:
     Only the metadata and the controller's answers change what is committed.
     """
 
-    __slots__ = ("_context", "_partition", "state")
+    __slots__ = ("_context", "_owes_recovery", "_partition", "state")
 
     def __init__(self, partition: "Partition", context: PartitionContext) -> None:
         self._partition = partition
         self._context = context
+        self._owes_recovery = False  # the controller waits for our word after an unclean election
         self.state: PartitionState = CommittedPartitionState((), LeaderRecoveryState.RECOVERED)
 
-    def decide(self, isr: tuple[int, ...], recovery: LeaderRecoveryState) -> None:
-        """The metadata says.  The answer to a proposal that is still in flight finds another state and is dropped."""
-        self.state = CommittedPartitionState(isr, recovery)
+    def decide(self, isr: tuple[int, ...], recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED) -> None:
+        """The metadata says.  The answer to a proposal that is still in flight finds another state and is dropped.
+
+        Here the state counts as recovered at once: there is nothing to recover but to go on.
+        """
+        self._owes_recovery = recovery is LeaderRecoveryState.RECOVERING
+        self.state = CommittedPartitionState(isr, LeaderRecoveryState.RECOVERED)
+
+    def maybe_tell_recovery(self) -> None:
+        """Tell the controller that an unclean election has been dealt with.
+
+        Kafka's leader tells it with its next change of the ISR; but the only member of an ISR may have none to
+        propose for long, and until it is told the partition counts as recovering.
+        """
+        state = self.state
+        if self._owes_recovery and self._partition.is_leader and isinstance(state, CommittedPartitionState):
+            self._propose(PendingRecovery(state))
 
     def is_eligible(self, replica: ReplicaState) -> bool:
         """May be proposed: seen, alive, not leaving, and the incarnation that fetched is the registered one."""
@@ -81,6 +97,7 @@ class InSyncReplicas:
 
     def maybe_shrink(self) -> None:
         """Propose to drop members that have not been caught up for replica.lag.time.max.ms.  Called by a timer."""
+        self.maybe_tell_recovery()
         state = self.state
         if not self._partition.is_leader or not isinstance(state, CommittedPartitionState):
             return
@@ -113,14 +130,10 @@ class InSyncReplicas:
         self._submit(pending)
 
     def _submit(self, pending: PendingPartitionChange) -> None:
-        if isinstance(pending, PendingExpandIsr):
-            isr: tuple[int, ...] = (*pending.isr, pending.new_in_sync_replica_id)
-        else:
-            isr = tuple(member for member in pending.isr if member not in pending.out_of_sync_replica_ids)
         proposal = ProposedIsr(
             leader_epoch=self._partition.leader_epoch,
             partition_epoch=self._partition.partition_epoch,
-            isr=tuple(IsrMember(broker_id, self._known_broker_epoch(broker_id)) for broker_id in isr),
+            isr=tuple(IsrMember(broker_id, self._known_broker_epoch(broker_id)) for broker_id in pending.proposed_isr),
             leader_recovery_state=pending.leader_recovery_state,
         )
         self._context.alter_partition_manager.submit(
@@ -158,18 +171,23 @@ class InSyncReplicas:
             return
         previous = pending.isr
         self.state = CommittedPartitionState(answer.isr, answer.leader_recovery_state)
+        self._owes_recovery = answer.leader_recovery_state is LeaderRecoveryState.RECOVERING
         self._partition.partition_epoch = answer.partition_epoch
-        if isinstance(pending, PendingExpandIsr):
-            self._context.isr_stats.expands += 1
-            event = "isr_expanded"
-        else:
-            self._context.isr_stats.shrinks += 1
-            event = "isr_shrunk"
         log.info(
-            event,
+            self._count(pending),
             partition=str(self._partition.topic_partition),
             previous_isr=previous,
             isr=answer.isr,
             partition_epoch=answer.partition_epoch,
         )
         self._partition.on_isr_changed()
+
+    def _count(self, agreed: PendingPartitionChange) -> str:
+        stats = self._context.isr_stats
+        if isinstance(agreed, PendingExpandIsr):
+            stats.expands += 1
+            return "isr_expanded"
+        if isinstance(agreed, PendingShrinkIsr):
+            stats.shrinks += 1
+            return "isr_shrunk"
+        return "leader_recovered"

@@ -190,8 +190,7 @@ class Partition:
         local = self._open_log()
         if registration.leader_recovery_state == LeaderRecoveryState.RECOVERING:
             log.info("leader_elected_uncleanly", partition=str(self.topic_partition), epoch=registration.leader_epoch)
-        # RECOVERED is kept in memory and told with the next proposal: there is nothing to recover but to go on.
-        self._update_assignment(registration, registration.isr, LeaderRecoveryState.RECOVERED)
+        self._update_assignment(registration, registration.isr, LeaderRecoveryState(registration.leader_recovery_state))
         self._update_remote_replicas()
         was_leader = self.is_leader
         if registration.leader_epoch > self.leader_epoch:
@@ -202,6 +201,7 @@ class Partition:
         self.is_leader = True
         self._advance_high_watermark(local)
         self._notify_watches()
+        self._in_sync.maybe_tell_recovery()
         return not was_leader
 
     def _begin_leader_epoch(
@@ -224,15 +224,18 @@ class Partition:
         if registration.partition_epoch < self.partition_epoch:
             self._log_stale(registration)
             return False
-        self._open_log()
+        local = self._open_log()
         was_leader = self.is_leader
         is_new_epoch = registration.leader_epoch > self.leader_epoch
+        if is_new_epoch:
+            # An epoch we began and wrote nothing in would hide from the next leader that our log has diverged.
+            local.truncate_to(local.log_end_offset)
         self.is_leader = False
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leader_epoch_start_offset = NO_OFFSET
-        self._update_assignment(registration, (), LeaderRecoveryState(registration.leader_recovery_state))
+        self._update_assignment(registration, ())
         self.remote_replicas = {}
         self.waiting_appends.fail_all(ErrorCode.not_leader_or_follower)
         self._notify_watches()
@@ -248,6 +251,7 @@ class Partition:
         self.is_leader = False
         self.is_offline = not is_deleted
         self.local_log = None
+        self._in_sync.decide(())  # an answer that is still to come is about nothing that is here
         self.remote_replicas = {}
         self.waiting_appends.fail_all(error)
         watches = {**self._consumer_watches, **self._follower_watches}
@@ -268,7 +272,10 @@ class Partition:
         return self.local_log
 
     def _update_assignment(
-        self, registration: PartitionRegistration, isr: tuple[int, ...], recovery: LeaderRecoveryState
+        self,
+        registration: PartitionRegistration,
+        isr: tuple[int, ...],
+        recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED,
     ) -> None:
         self.replicas = registration.replicas
         self.adding_replicas = registration.adding_replicas
@@ -344,6 +351,16 @@ class Partition:
         if self.delete_records_waiting:
             self._context.on_delete_records_progress(self)
 
+    def on_high_watermark_followed(self, high_watermark: int) -> None:
+        """The leader's high watermark has moved ours, forward or back."""
+        self._notify_watches()
+        for listener in tuple(self._listeners):
+            listener.on_high_watermark_updated(self.topic_partition, high_watermark)
+
+    def on_followed_log_changed(self) -> None:
+        """The log was cut at its end or its start as the leader said: who reads here looks again."""
+        self._notify_watches()
+
     def _error_after_append(self) -> ErrorCode:
         is_enough = len(self._in_sync.state.maximal_isr) >= self.effective_min_isr
         return ErrorCode.none if is_enough else ErrorCode.not_enough_replicas_after_append
@@ -377,10 +394,13 @@ class Partition:
 
     def follower_error(self, replica_id: int, replica_epoch: int, current_leader_epoch: int) -> ErrorCode | None:
         """Why a follower may not fetch: not a replica (yet), or another incarnation of the broker than registered."""
-        if replica_id not in self.remote_replicas:
+        replica = self.remote_replicas.get(replica_id)
+        if replica is None:
             # Metadata lags during a reassignment: with the epoch it retries, without it refreshes first.
             return ErrorCode.not_leader_or_follower if current_leader_epoch < 0 else ErrorCode.unknown_leader_epoch
         if replica_epoch != NO_EPOCH:
+            if replica_epoch < replica.broker_epoch:
+                return ErrorCode.not_leader_or_follower  # its successor, whose log may be shorter, has fetched already
             registration = self._context.metadata_cache.image.brokers.get(replica_id)
             if registration is not None and registration.epoch > replica_epoch:
                 return ErrorCode.not_leader_or_follower

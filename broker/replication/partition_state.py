@@ -1,4 +1,4 @@
-"""The three states of an ISR: agreed with the controller, or a proposal in flight (Kafka's PartitionState)."""
+"""The states of an ISR: agreed with the controller, or a proposal in flight (Kafka's PartitionState)."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -31,6 +31,10 @@ class PendingExpandIsr:
     last_committed: CommittedPartitionState
 
     @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return (*self.last_committed.isr, self.new_in_sync_replica_id)
+
+    @property
     def isr(self) -> tuple[int, ...]:
         return self.last_committed.isr
 
@@ -55,6 +59,10 @@ class PendingShrinkIsr:
     last_committed: CommittedPartitionState
 
     @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return tuple(member for member in self.last_committed.isr if member not in self.out_of_sync_replica_ids)
+
+    @property
     def isr(self) -> tuple[int, ...]:
         return self.last_committed.isr
 
@@ -71,5 +79,32 @@ class PendingShrinkIsr:
         return True
 
 
-PartitionState: TypeAlias = CommittedPartitionState | PendingExpandIsr | PendingShrinkIsr
-PendingPartitionChange: TypeAlias = PendingExpandIsr | PendingShrinkIsr
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingRecovery:
+    """A leader elected uncleanly says that it goes on with what it has; the ISR stays as it is."""
+
+    last_committed: CommittedPartitionState
+
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def leader_recovery_state(self) -> LeaderRecoveryState:
+        return LeaderRecoveryState.RECOVERED
+
+    @property
+    def is_inflight(self) -> bool:
+        return True
+
+
+PendingPartitionChange: TypeAlias = PendingExpandIsr | PendingShrinkIsr | PendingRecovery
+PartitionState: TypeAlias = CommittedPartitionState | PendingPartitionChange

@@ -1,6 +1,10 @@
 """A follower's progress as its leader sees it (Kafka's Replica and ReplicaState)."""
 
+from typing import Final
+
 from broker.common.identifiers import NO_EPOCH, NO_OFFSET
+
+NEVER_MS: Final = -(1 << 62)  # before every time: the monotonic clock may have begun a moment ago
 
 
 class ReplicaState:
@@ -21,8 +25,8 @@ class ReplicaState:
         self.log_start_offset = NO_OFFSET
         self.log_end_offset = NO_OFFSET  # may go back: a follower truncates
         self.last_fetch_leader_log_end_offset = NO_OFFSET
-        self.last_fetch_time_ms = 0
-        self.last_caught_up_time_ms = 0
+        self.last_fetch_time_ms = NEVER_MS
+        self.last_caught_up_time_ms = NEVER_MS
         self.broker_epoch = NO_EPOCH  # of its last fetch; -1 until it has fetched, or when it does not send one
 
     def update_fetch_state(
@@ -48,16 +52,16 @@ class ReplicaState:
 
     def reset(self, *, leader_log_end_offset: int, now_ms: int, is_new_leader: bool, is_in_sync: bool) -> None:
         """A new leader epoch begins: members of the ISR get the whole lag time, a new leader knows nothing else."""
-        self.last_caught_up_time_ms = now_ms if is_in_sync else 0
+        self.last_caught_up_time_ms = now_ms if is_in_sync else NEVER_MS
         if is_new_leader:
             self.log_start_offset = NO_OFFSET
             self.log_end_offset = NO_OFFSET
             self.last_fetch_leader_log_end_offset = NO_OFFSET
-            self.last_fetch_time_ms = 0
+            self.last_fetch_time_ms = NEVER_MS
             self.broker_epoch = NO_EPOCH
         else:
             self.last_fetch_leader_log_end_offset = leader_log_end_offset
-            self.last_fetch_time_ms = now_ms if is_in_sync else 0
+            self.last_fetch_time_ms = now_ms if is_in_sync else NEVER_MS
 
     def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return leader_log_end_offset == self.log_end_offset or now_ms - self.last_caught_up_time_ms <= lag_time_max_ms

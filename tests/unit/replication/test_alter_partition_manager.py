@@ -1,16 +1,12 @@
-from uuid import UUID
-
-from broker.common.errors import ErrorCode
-from broker.common.identifiers import TopicIdPartition
 from broker.metadata.partition_registration import LeaderRecoveryState
-from broker.replication.alter_partition_manager import DetachedAlterPartitionManager, IsrMember, ProposedIsr
+from broker.replication.alter_partition_manager import IsrMember, LeaderAndIsr, ProposedIsr
 
 
-def test_a_detached_manager_attempts_nothing() -> None:
-    answers: list[object] = []
-    DetachedAlterPartitionManager().submit(
-        TopicIdPartition(UUID(int=200), "t", 0),
-        ProposedIsr(1, 2, (IsrMember(1, 11),), LeaderRecoveryState.RECOVERED),
-        answers.append,
+def test_proposals_and_decisions_compare_by_value() -> None:
+    members = (IsrMember(1, 11), IsrMember(2, -1))
+    assert ProposedIsr(1, 2, members, LeaderRecoveryState.RECOVERED) == ProposedIsr(
+        leader_epoch=1, partition_epoch=2, isr=members, leader_recovery_state=LeaderRecoveryState.RECOVERED
     )
-    assert answers == [ErrorCode.operation_not_attempted]
+    assert LeaderAndIsr(1, 2, (1,), LeaderRecoveryState.RECOVERED, 3) != LeaderAndIsr(
+        1, 2, (1,), LeaderRecoveryState.RECOVERED, 4
+    )

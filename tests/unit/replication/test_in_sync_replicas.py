@@ -5,7 +5,13 @@ import pytest
 from broker.common.errors import ErrorCode
 from broker.metadata.partition_registration import LeaderRecoveryState
 from broker.replication.alter_partition_manager import IsrMember, LeaderAndIsr
-from broker.replication.partition_state import CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr
+from broker.replication.partition_state import (
+    CommittedPartitionState,
+    PendingExpandIsr,
+    PendingRecovery,
+    PendingShrinkIsr,
+)
+from broker.schemas.cluster_metadata import BrokerRegistrationChangeRecord
 from tests.support.builders import ReplicaWorld, batch
 
 
@@ -120,3 +126,66 @@ def test_committed_changes_are_counted(tmp_path: Path) -> None:
     assert world.partition().partition_epoch == 2
     assert isinstance(world.partition().state, CommittedPartitionState)
     assert world.partition().log.high_watermark == 1
+
+
+def test_an_unclean_election_is_answered_with_recovered_at_once(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(2,), leader=2)
+    world.place(isr=(1,), leader=1, leader_epoch=1, leader_recovery_state=1)
+    ((_, proposal, _),) = world.alter_partition.proposals
+    assert proposal.isr == (IsrMember(1, 11),)
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (1, 1)
+    assert proposal.leader_recovery_state is LeaderRecoveryState.RECOVERED
+    world.alter_partition.agree()
+    assert world.partition().partition_epoch == 2
+    world.now_ms += 60_000
+    world.replicas.maybe_shrink_isrs()  # told once is told
+    assert world.alter_partition.proposals == []
+    stats = world.replicas.isr_stats
+    assert (stats.expands, stats.shrinks, stats.failed_updates) == (0, 0, 0)
+
+
+def test_a_recovery_that_could_not_be_told_is_told_later(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(2,), leader=2)
+    world.place(isr=(1,), leader=1, leader_epoch=1, leader_recovery_state=1)
+    world.alter_partition.answer(ErrorCode.operation_not_attempted)
+    assert world.alter_partition.proposals == []
+    world.replicas.maybe_shrink_isrs()
+    assert isinstance(world.partition().state, PendingRecovery)
+
+
+def test_the_answer_to_a_partition_that_has_left_is_dropped(tmp_path: Path) -> None:
+    for answer in (ErrorCode.unknown_server_error, ErrorCode.ineligible_replica, None):
+        world = replicated(tmp_path / str(answer), isr=(1, 2))
+        follower_fetches(world, 3, 0)
+        world.delete_topic()
+        if answer is None:
+            world.alter_partition.agree()
+        else:
+            world.alter_partition.answer(answer)
+        assert world.alter_partition.proposals == []
+
+
+def test_a_fenced_or_leaving_follower_is_never_proposed(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    world.register_brokers(3, fenced=True)
+    follower_fetches(world, 3, 0)
+    assert world.alter_partition.proposals == []
+    world.register_brokers(3)
+    world.replay(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=13, in_controlled_shutdown=1))
+    follower_fetches(world, 3, 0)
+    assert world.alter_partition.proposals == []
+    world.register_brokers(3)
+    follower_fetches(world, 3, 0)
+    assert world.alter_partition.proposed_isr == (1, 2, 3)
+
+
+def test_a_follower_below_the_start_of_the_epoch_is_not_added(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2, 3))
+    world.append(batch("a"), batch("b"))
+    assert world.partition().log.high_watermark == 0
+    world.place(isr=(1, 2), leader_epoch=1)
+    assert world.partition().leader_epoch_start_offset == 2
+    follower_fetches(world, 3, 1)  # above the high watermark, and not what this leader has begun with
+    assert world.alter_partition.proposals == []
+    follower_fetches(world, 3, 2)
+    assert world.alter_partition.proposed_isr == (1, 2, 3)

@@ -1,4 +1,4 @@
-from broker.replication.replica_state import ReplicaState
+from broker.replication.replica_state import NEVER_MS, ReplicaState
 
 
 def fetched(replica: ReplicaState, offset: int, *, leader_end: int, now_ms: int) -> None:
@@ -16,7 +16,7 @@ def test_a_fetch_at_the_end_is_caught_up_now() -> None:
 def test_a_fetch_of_what_was_there_before_was_caught_up_then() -> None:
     replica = ReplicaState(2)
     fetched(replica, 0, leader_end=10, now_ms=100)
-    assert replica.last_caught_up_time_ms == 0
+    assert replica.last_caught_up_time_ms == NEVER_MS
     fetched(replica, 10, leader_end=20, now_ms=200)
     assert replica.last_caught_up_time_ms == 100
     fetched(replica, 19, leader_end=30, now_ms=300)
@@ -43,7 +43,7 @@ def test_a_new_leader_knows_nothing_but_gives_the_isr_its_time() -> None:
     fetched(replica, 10, leader_end=10, now_ms=100)
     replica.reset(leader_log_end_offset=12, now_ms=500, is_new_leader=True, is_in_sync=True)
     assert (replica.log_end_offset, replica.log_start_offset, replica.last_fetch_leader_log_end_offset) == (-1, -1, -1)
-    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms, replica.broker_epoch) == (500, 0, -1)
+    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms, replica.broker_epoch) == (500, NEVER_MS, -1)
 
 
 def test_the_same_leader_in_a_new_epoch_keeps_what_it_knows() -> None:
@@ -51,4 +51,10 @@ def test_the_same_leader_in_a_new_epoch_keeps_what_it_knows() -> None:
     fetched(replica, 10, leader_end=10, now_ms=100)
     replica.reset(leader_log_end_offset=12, now_ms=500, is_new_leader=False, is_in_sync=False)
     assert (replica.log_end_offset, replica.last_fetch_leader_log_end_offset, replica.broker_epoch) == (10, 12, 12)
-    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms) == (0, 0)
+    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms) == (NEVER_MS, NEVER_MS)
+
+
+def test_who_was_never_caught_up_is_not_because_the_clock_has_just_begun() -> None:
+    replica = ReplicaState(2)
+    fetched(replica, 0, leader_end=10, now_ms=5)
+    assert not replica.is_caught_up(10, 6, 30_000)
