@@ -145,9 +145,20 @@ class BrokerServer:
             controller_versions=lambda: self.link.observer.controller_versions,
         )
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
-        self.replicas = ReplicaManager(
-            local_broker_id=identity.node_id,
-            config=config,
+        self.replicas = self._build_replicas(disk, clock, answer_budget)
+        self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
+        self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
+        self._observe(registry)
+        self._subscribe()
+        self._dispatcher = self._build_dispatcher(request_metrics)
+        self.sockets = SocketServer(config, self._dispatcher, network, answer_budget)
+        self.ports: dict[str, int] = {}
+        self._stack = AsyncExitStack()
+
+    def _build_replicas(self, disk: DiskExecutor, clock: Clock, answer_budget: ByteBudget) -> ReplicaManager:
+        return ReplicaManager(
+            local_broker_id=self.identity.node_id,
+            config=self.config,
             log_manager=self.logs,
             metadata_cache=self.cache,
             disk=disk,
@@ -157,14 +168,6 @@ class BrokerServer:
             is_fenced=lambda: self.lifecycle.is_fenced,
             answer_budget=answer_budget,
         )
-        self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
-        self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
-        self._observe(registry)
-        self._subscribe()
-        self._dispatcher = self._build_dispatcher(request_metrics)
-        self.sockets = SocketServer(config, self._dispatcher, network, answer_budget)
-        self.ports: dict[str, int] = {}
-        self._stack = AsyncExitStack()
 
     def _build_groups(
         self, metrics: CoordinatorMetrics, clock: Clock, chance: Chance, disk: DiskExecutor
