@@ -103,9 +103,20 @@ def _not_available(partition: Partition, version: int) -> LeaderNotAvailableErro
 
 
 def last_offset_for_leader_epoch(
-    partition: Partition, leader_epoch: int, *, current_leader_epoch: int = NO_EPOCH
+    partition: Partition,
+    leader_epoch: int,
+    *,
+    current_leader_epoch: int = NO_EPOCH,
+    replica_id: int = CONSUMER_REPLICA_ID,
 ) -> EpochEnd:
-    """Where an epoch ended here, so that a reader can see whether it has diverged (KIP-320).  KafkaError."""
+    """Where an epoch ended here, so that a reader can see whether it has diverged (KIP-320).  KafkaError.
+
+    An epoch older than all that are known is answered with Kafka's floor, the start of the oldest one, to consumers
+    only: a replica would read it as "your epoch ended there", and nobody here knows whether it was one of this log.
+    """
     local = partition.leader_log(current_leader_epoch)
+    oldest = local.leader_epochs.earliest_entry
+    if replica_id >= 0 and oldest is not None and leader_epoch < oldest.epoch:
+        return EpochEnd()
     epoch, end_offset = local.end_offset_for_epoch(leader_epoch)
     return EpochEnd(epoch, end_offset)

@@ -381,10 +381,13 @@ class ReplicaManager:
         )
 
     def last_offset_for_leader_epoch(
-        self, topic_partition: TopicPartition, leader_epoch: int, *, current_leader_epoch: int
+        self, topic_partition: TopicPartition, leader_epoch: int, *, current_leader_epoch: int, replica_id: int
     ) -> EpochEnd:
         return last_offset_for_leader_epoch(
-            self.partition(topic_partition), leader_epoch, current_leader_epoch=current_leader_epoch
+            self.partition(topic_partition),
+            leader_epoch,
+            current_leader_epoch=current_leader_epoch,
+            replica_id=replica_id,
         )
 
     # DeleteRecords

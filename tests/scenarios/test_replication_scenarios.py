@@ -11,7 +11,7 @@ from broker.common.errors import ErrorCode, KafkaError
 from broker.common.identifiers import TopicPartition
 from broker.replication.delayed_delete_records import DeleteRecordsResult
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
-from broker.replication.partition_state import PendingExpandIsr, PendingShrinkIsr
+from broker.replication.partition_state import PendingExpandIsr, PendingRecovery, PendingShrinkIsr
 from broker.replication.produce_result import PartitionProduceResult
 from tests.support import datadriven
 from tests.support.builders import ReplicaWorld, batch, settle, values_of
@@ -57,6 +57,8 @@ class Story:
             pending = f" pending=expand({partition.state.new_in_sync_replica_id})"
         elif isinstance(partition.state, PendingShrinkIsr):
             pending = f" pending=shrink({','.join(map(str, partition.state.out_of_sync_replica_ids))})"
+        elif isinstance(partition.state, PendingRecovery):
+            pending = " pending=recovery"
         log = partition.log
         if not partition.is_leader:
             return f"follower of {partition.leader_id} epoch={partition.leader_epoch} end={log.log_end_offset}"
@@ -85,7 +87,7 @@ class Story:
         for key in ("isr", "replicas"):
             if key in a:
                 changes[key] = ids(a[key])
-        for key in ("leader", "leader_epoch", "partition_epoch"):
+        for key in ("leader", "leader_epoch", "partition_epoch", "leader_recovery_state"):
             if key.replace("_", "-") in a:
                 changes[key] = int(a[key.replace("_", "-")])
         self.world.place(**changes)
@@ -203,7 +205,10 @@ class Story:
     async def end_offset(self, a: dict[str, str]) -> str:
         try:
             end = self.world.replicas.last_offset_for_leader_epoch(
-                T, int(a["0"]), current_leader_epoch=int(a.get("epoch", "-1"))
+                T,
+                int(a["0"]),
+                current_leader_epoch=int(a.get("epoch", "-1")),
+                replica_id=int(a.get("replica", "-1")),
             )
         except KafkaError as error:
             return error.code.name

@@ -7,6 +7,7 @@ from broker.common.identifiers import TopicPartition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE
 from broker.protocol.requests import Request
+from broker.replication.fetch_params import CONSUMER_REPLICA_ID
 from broker.replication.offset_lookup import EpochEnd
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.api_registry import handles
@@ -19,11 +20,14 @@ def offset_for_leader_epoch(request: Request, context: RequestContext, replicas:
 
     Behaviour: answers the largest epoch that is not above the one asked for, and its end offset; for the current
       epoch the log end offset; -1 and -1 for an epoch nothing is known of.  Leaders only.  A current leader epoch
-      that is not ours is fenced before anything else (KIP-320).
-    Versions:  3 replica id (changes nothing) · 4 flexible.
+      that is not ours is fenced before anything else (KIP-320).  An epoch older than all that are known is answered
+      with the start of the oldest to consumers, as Kafka does, and with -1 and -1 to replicas: it need not be an epoch
+      of this log.
+    Versions:  3 replica id · 4 flexible.
     Left out:  —
     """
     schema = request.schema
+    replica_id = getattr(request.body, "replica_id", CONSUMER_REPLICA_ID)
 
     def answer(topic: str, each: Any) -> Any:
         error, end = ErrorCode.none, EpochEnd()
@@ -32,6 +36,7 @@ def offset_for_leader_epoch(request: Request, context: RequestContext, replicas:
                 TopicPartition(topic, each.partition),
                 each.leader_epoch,
                 current_leader_epoch=each.current_leader_epoch,
+                replica_id=replica_id,
             )
         except KafkaError as failure:
             error = failure.code

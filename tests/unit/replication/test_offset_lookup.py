@@ -123,3 +123,10 @@ def test_where_epochs_ended(world: ReplicaWorld) -> None:
         7: EpochEnd(7, 6),
         8: EpochEnd(-1, -1),
     }
+
+
+def test_a_replica_is_told_nothing_of_an_epoch_older_than_all_that_are_known(world: ReplicaWorld) -> None:
+    partition = world.partition()
+    ends = {epoch: last_offset_for_leader_epoch(partition, epoch, replica_id=2) for epoch in (-1, 2, 3, 4)}
+    assert ends == {-1: EpochEnd(-1, -1), 2: EpochEnd(-1, -1), 3: EpochEnd(3, 5), 4: EpochEnd(-1, -1)}
+    assert last_offset_for_leader_epoch(partition, 2, replica_id=-2) == EpochEnd(2, 0)

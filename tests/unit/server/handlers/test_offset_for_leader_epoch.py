@@ -46,3 +46,21 @@ def test_where_an_epoch_ended(tmp_path: Path, version: int) -> None:
         ]
 
     simulate(story)
+
+
+@pytest.mark.parametrize(("replica_id", "epoch", "end_offset"), [(-1, 0, 0), (-2, 0, 0), (2, -1, -1)])
+def test_the_floor_is_for_consumers(tmp_path: Path, replica_id: int, epoch: int, end_offset: int) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = RequestWorld(tmp_path)
+        world.create_topic("t", leader_epoch=1)
+        world.append(batch("a"))
+        classes = schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
+        asked = classes.OffsetForLeaderPartition(partition=0, leader_epoch=0, current_leader_epoch=-1)
+        entity = classes.OffsetForLeaderEpochRequest(
+            replica_id=replica_id, topics=(classes.OffsetForLeaderTopic(topic="t", partitions=(asked,)),)
+        )
+        response = await world.call(offset_for_leader_epoch, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, entity)
+        (answer,) = response.topics[0].partitions
+        assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (ErrorCode.none, epoch, end_offset)
+
+    simulate(story)
