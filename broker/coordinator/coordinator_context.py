@@ -33,7 +33,8 @@ class CoordinatorContext(Generic[S]):
 
     `epoch` is the leader epoch in which we coordinate.  Invariant while active: the log ends at
     `last_written_offset`, because nobody else appends; an append that finds otherwise asks for a reload.
-    `log_bytes` is what the next load has to read, from the log start on.
+    `loaded_offset` is where the log ended when it was loaded, and `log_bytes` what the next load has to read, from the
+    log start on.  `on_lost` is called when there is no replica here any more for a reason no election tells.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class CoordinatorContext(Generic[S]):
         config: ConfigHolder[BrokerConfig],
         create_shard: Callable[["CoordinatorContext[S]"], S],
         on_diverged: Callable[["CoordinatorContext[S]"], None],
+        on_lost: Callable[["CoordinatorContext[S]"], None],
     ) -> None:
         self.topic_partition = topic_partition
         self.epoch = -1
@@ -51,6 +53,7 @@ class CoordinatorContext(Generic[S]):
         self.timer = CoordinatorTimer()
         self.deferred = DeferredReplies()
         self.last_written_offset = 0
+        self.loaded_offset = 0
         self.log_bytes = 0
         self.load_failure_count = 0
         self._writer = writer
@@ -58,6 +61,7 @@ class CoordinatorContext(Generic[S]):
         self._config = config
         self._create_shard = create_shard
         self._on_diverged = on_diverged
+        self._on_lost = on_lost
         self._is_appending = False
         self._is_listening = False
         self._high_watermark = 0
@@ -74,13 +78,13 @@ class CoordinatorContext(Generic[S]):
         self.shard = self._create_shard(self)
         self._high_watermark = 0
         if not self._is_listening:
-            self._writer.register_listener(self.topic_partition, self._on_high_watermark)
+            self._writer.register_listener(self.topic_partition, self._on_high_watermark, self._on_replica_lost)
             self._is_listening = True
         self._on_high_watermark(self._writer.high_watermark(self.topic_partition))
 
     def activate(self, log_end_offset: int, log_bytes: int) -> None:
         """The log has been replayed to its end: requests are served, and members' timers run."""
-        self.last_written_offset = log_end_offset
+        self.last_written_offset = self.loaded_offset = log_end_offset
         self.log_bytes = log_bytes
         self.load_failure_count = 0
         self.transition_to(ShardState.ACTIVE)
@@ -95,6 +99,7 @@ class CoordinatorContext(Generic[S]):
         self.timer.cancel_all()
         self.deferred.fail_all(NotCoordinatorError(f"{self.topic_partition} has another coordinator"))
         self.shard.on_unloaded()
+        self.timer.cancel_all()  # groups that were told of the failed writes have set new ones
 
     def append(self, records: Sequence[Any], *, is_replayed: bool = True) -> int:
         if self.state is not ShardState.ACTIVE:
@@ -180,6 +185,10 @@ class CoordinatorContext(Generic[S]):
         self._high_watermark = max(self._high_watermark, offset)
         if not self._is_appending:  # in the middle of an append its records are not in memory yet
             self._apply_high_watermark()
+
+    def _on_replica_lost(self) -> None:
+        self._is_listening = False
+        self._on_lost(self)
 
     def _apply_high_watermark(self) -> None:
         if self.state in (ShardState.LOADING, ShardState.ACTIVE):

@@ -104,6 +104,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._config,
                 self._create_shard,
                 self._reload,
+                self._lost,
             )
         if leader_epoch <= context.epoch:
             return
@@ -178,6 +179,13 @@ class CoordinatorRuntime(Generic[S]):
     def _retry_loading(self, context: CoordinatorContext[S]) -> None:
         if context.state is ShardState.FAILED:
             self._start_loading(context)
+
+    def _lost(self, context: CoordinatorContext[S]) -> None:
+        """The replica has gone from under the shard.  If it is deleted the next image says so; if not, it may come
+        back without an election, and then without us as its listeners."""
+        if context.state in (ShardState.LOADING, ShardState.ACTIVE):
+            log.warning("coordinator_lost_its_log", partition=str(context.topic_partition))
+            self._loading_failed(context)
 
     def _reload(self, context: CoordinatorContext[S]) -> None:
         """Memory and log differ: only the log can be believed."""

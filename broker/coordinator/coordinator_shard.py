@@ -26,6 +26,10 @@ class ShardLog(Protocol[R_contra]):
     def last_written_offset(self) -> int:
         """The log end offset after the shard's last append."""
 
+    @property
+    def loaded_offset(self) -> int:
+        """The log end offset when the shard was loaded: what an earlier leader has acknowledged lies below."""
+
     def append(self, records: Sequence[R_contra], *, is_replayed: bool = True) -> int:
         """Append the records as one batch, replay them into the shard, and return the offset after the last.
 

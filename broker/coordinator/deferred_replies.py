@@ -28,6 +28,8 @@ class DeferredReplies:
         if end_offset <= self.committed_offset:
             on_committed(None)
             return
+        while self._waiting and self._waiting[0].is_complete:  # expired: while nothing is committed they would pile up
+            self._waiting.popleft()
         reply = _DeferredReply(end_offset, on_committed)
         reply.timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, reply.expire)
         self._waiting.append(reply)

@@ -8,6 +8,7 @@ from broker.common.identifiers import TopicPartition
 from broker.config.topic_config import TopicConfig
 
 HighWatermarkListener = Callable[[int], None]
+LossListener = Callable[[], None]
 
 
 class PartitionWriter(Protocol):
@@ -31,8 +32,13 @@ class PartitionWriter(Protocol):
 
     def config(self, topic_partition: TopicPartition) -> TopicConfig: ...
 
-    def register_listener(self, topic_partition: TopicPartition, listener: HighWatermarkListener) -> None:
-        """Call `listener` with the new high watermark whenever it moves, also within `append`."""
+    def register_listener(
+        self, topic_partition: TopicPartition, listener: HighWatermarkListener, on_lost: LossListener
+    ) -> None:
+        """Call `listener` with the new high watermark whenever it moves, also within `append`.
+
+        `on_lost` is called once, and ends it, when the replica goes: deleted, or the disk has refused it.
+        """
 
     def unregister_listener(self, topic_partition: TopicPartition, listener: HighWatermarkListener) -> None: ...
 

@@ -5,7 +5,7 @@ from broker.common.disk import DiskExecutor
 from broker.common.errors import KafkaError, NotLeaderOrFollowerError, StorageFailure
 from broker.common.identifiers import TopicPartition
 from broker.config.topic_config import TopicConfig
-from broker.coordinator.partition_writer import HighWatermarkListener
+from broker.coordinator.partition_writer import HighWatermarkListener, LossListener
 from broker.log.file_records import read, read_cached
 from broker.log.unified_log import UnifiedLog
 from broker.records.append_origin import AppendOrigin
@@ -48,8 +48,10 @@ class ReplicaPartitionWriter:
     def config(self, topic_partition: TopicPartition) -> TopicConfig:
         return self._log(topic_partition).config
 
-    def register_listener(self, topic_partition: TopicPartition, listener: HighWatermarkListener) -> None:
-        adapter = _Listener(listener)
+    def register_listener(
+        self, topic_partition: TopicPartition, listener: HighWatermarkListener, on_lost: LossListener
+    ) -> None:
+        adapter = _Listener(listener, lambda: self._lost(topic_partition, listener, on_lost))
         if not self._replicas.add_partition_listener(topic_partition, adapter):
             raise NotLeaderOrFollowerError(f"{topic_partition} is not hosted by this broker")
         self._listeners[topic_partition, listener] = adapter
@@ -58,6 +60,10 @@ class ReplicaPartitionWriter:
         adapter = self._listeners.pop((topic_partition, listener), None)
         if adapter is not None:
             self._replicas.remove_partition_listener(topic_partition, adapter)
+
+    def _lost(self, topic_partition: TopicPartition, listener: HighWatermarkListener, on_lost: LossListener) -> None:
+        if self._listeners.pop((topic_partition, listener), None) is not None:
+            on_lost()
 
     async def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> None:
         log = self._log(topic_partition)
@@ -79,10 +85,11 @@ class ReplicaPartitionWriter:
 
 
 class _Listener:
-    """Leadership comes to coordinators from the metadata, only the high watermark from here."""
+    """Leadership comes to coordinators from the metadata; from here only the high watermark and the replica's end."""
 
-    def __init__(self, listener: HighWatermarkListener) -> None:
+    def __init__(self, listener: HighWatermarkListener, on_lost: LossListener) -> None:
         self._listener = listener
+        self._on_lost = on_lost
 
     def on_high_watermark_updated(self, topic_partition: TopicPartition, offset: int) -> None:
         self._listener(offset)
@@ -91,7 +98,7 @@ class _Listener:
         """The next image tells the coordinator."""
 
     def on_deleted(self, topic_partition: TopicPartition) -> None:
-        """The next image tells the coordinator."""
+        self._on_lost()
 
 
 class LogEndOffsets:

@@ -1,10 +1,12 @@
 """MemoryPartitionWriter: the logs below a coordinator, in memory, with everything that can go wrong."""
 
+import asyncio
+
 from broker.common.buffers import Buffer
 from broker.common.errors import KafkaError, NotLeaderOrFollowerError
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.config.topic_config import TopicConfig
-from broker.coordinator.partition_writer import HighWatermarkListener
+from broker.coordinator.partition_writer import HighWatermarkListener, LossListener
 from broker.records.record import Record
 from broker.records.record_batch import RecordBatch, batches, set_base_offset_and_epoch
 
@@ -20,7 +22,8 @@ class MemoryLog:
         self.commits_at_once = True
         self.append_error: KafkaError | None = None
         self.read_error: KafkaError | None = None
-        self.listeners: dict[HighWatermarkListener, None] = {}
+        self.read_gate: asyncio.Event | None = None  # reads wait for it
+        self.listeners: dict[HighWatermarkListener, LossListener] = {}
 
     @property
     def log_end_offset(self) -> int:
@@ -41,6 +44,12 @@ class MemoryLog:
         for listener in list(self.listeners):
             listener(self.high_watermark)
 
+    def lose(self) -> None:
+        """The disk has refused the replica."""
+        listeners, self.listeners = self.listeners, {}
+        for on_lost in listeners.values():
+            on_lost()
+
     def records(self) -> list[Record]:
         return [record for batch in self.batches for record in RecordBatch.parse(batch).records()]
 
@@ -50,7 +59,7 @@ class MemoryPartitionWriter:
 
     def __init__(self, config: TopicConfig | None = None) -> None:
         self._config = TopicConfig({}) if config is None else config
-        self._logs: dict[TopicPartition, MemoryLog] = {}
+        self.logs: dict[TopicPartition, MemoryLog] = {}
         self.is_leader = True
 
     def log(self, partition: int, topic: str = CONSUMER_OFFSETS_TOPIC) -> MemoryLog:
@@ -59,9 +68,9 @@ class MemoryPartitionWriter:
     def _log(self, topic_partition: TopicPartition) -> MemoryLog:
         if not self.is_leader:
             raise NotLeaderOrFollowerError(str(topic_partition))
-        log = self._logs.get(topic_partition)
+        log = self.logs.get(topic_partition)
         if log is None:
-            log = self._logs[topic_partition] = MemoryLog(self._config)
+            log = self.logs[topic_partition] = MemoryLog(self._config)
         return log
 
     def append(self, topic_partition: TopicPartition, batch: bytearray) -> int:
@@ -69,6 +78,8 @@ class MemoryPartitionWriter:
 
     async def read(self, topic_partition: TopicPartition, offset: int, size_max: int) -> Buffer:
         log = self._log(topic_partition)
+        if log.read_gate is not None:
+            await log.read_gate.wait()
         if log.read_error is not None:
             raise log.read_error
         found = bytearray()
@@ -92,11 +103,13 @@ class MemoryPartitionWriter:
     def config(self, topic_partition: TopicPartition) -> TopicConfig:
         return self._log(topic_partition).config
 
-    def register_listener(self, topic_partition: TopicPartition, listener: HighWatermarkListener) -> None:
-        self._log(topic_partition).listeners[listener] = None
+    def register_listener(
+        self, topic_partition: TopicPartition, listener: HighWatermarkListener, on_lost: LossListener
+    ) -> None:
+        self._log(topic_partition).listeners[listener] = on_lost
 
     def unregister_listener(self, topic_partition: TopicPartition, listener: HighWatermarkListener) -> None:
-        log = self._logs.get(topic_partition)
+        log = self.logs.get(topic_partition)
         if log is not None:
             log.listeners.pop(listener, None)
 

@@ -211,6 +211,9 @@ class GroupCoordinator:
     async def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResult:
         try:
             shard = self._shard(request.group_id, accepts_empty_id=True)
+            # Our high watermark may still be behind that of the leader before us, and a commit which that one has
+            # acknowledged must be seen: a consumer would read again what it had committed.  Kafka does not wait.
+            await shard.log.wait_committed(shard.log.loaded_offset)
             result = shard.offsets.fetch(request)
             if request.require_stable:
                 await shard.log.wait_committed(shard.log.last_written_offset)

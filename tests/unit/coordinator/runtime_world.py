@@ -3,6 +3,7 @@
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
+from broker.coordinator.coordinator_context import CoordinatorContext
 from broker.coordinator.coordinator_runtime import CoordinatorRuntime
 from broker.coordinator.snapshot_writer import LOG_BYTES_MAX
 from tests.support.group_world import NODE
@@ -39,6 +40,11 @@ class RuntimeWorld:
     @property
     def log(self) -> MemoryLog:
         return self.writer.log(0, "topic")
+
+    @property
+    def context(self) -> CoordinatorContext[CountingShard]:
+        """Also while it is loading."""
+        return self.runtime._contexts[0]
 
     @property
     def shard(self) -> CountingShard:

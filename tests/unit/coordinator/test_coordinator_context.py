@@ -47,6 +47,19 @@ def test_what_is_not_replayed_is_the_callers_to_apply() -> None:
     simulate(story)
 
 
+def test_no_timer_outlives_the_shard() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = await active(RuntimeWorld(loop))
+        world.log.commits_at_once = False
+        context = world.shard.context
+        end_offset = context.append([Entry("a", "1")])
+        context.when_committed(end_offset, lambda _: context.timer.schedule("late", 1000, lambda: None))
+        world.runtime.on_resignation(0, 2)
+        assert len(context.timer) == 0
+
+    simulate(story)
+
+
 def test_the_high_watermark_of_an_append_is_seen_after_its_records() -> None:
     """A reply that is released within the append must not write before the append's own records are in memory."""
 

@@ -8,6 +8,7 @@ from broker.common.errors import (
     NotCoordinatorError,
     StorageFailure,
 )
+from broker.common.identifiers import TopicPartition
 from broker.coordinator.shard_state import ShardState
 from broker.records.memory_records_builder import records_batch
 from tests.support.group_world import after, settle
@@ -183,6 +184,112 @@ def test_a_failed_shard_loads_on_the_next_election() -> None:
         world.runtime.on_election(0, 2)
         await settle()
         assert world.shard.events == ["loaded"]
+
+    simulate(story)
+
+
+def test_a_replica_that_the_disk_refuses_is_loaded_again_when_it_is_back() -> None:
+    """Nobody else may be elected meanwhile, and the replica that comes back knows nothing of its listeners."""
+
+    async def story(loop: SimLoop) -> None:
+        world = RuntimeWorld(loop)
+        world.runtime.on_election(0, 1)
+        await settle()
+        world.log.commits_at_once = False
+        context = world.shard.context
+        waiting = asyncio.create_task(context.wait_committed(context.append([Entry("a", "1")])))
+        await settle()
+        world.writer.is_leader = False
+        world.writer.logs[TopicPartition("topic", 0)].lose()
+        with pytest.raises(NotCoordinatorError):
+            await waiting
+        assert world.runtime.count(ShardState.FAILED) == 1
+        world.writer.is_leader = True
+        await after(10_000)
+        world.log.commit()
+        assert (world.shard.state, world.shard.committed_offset) == ({"a": "1"}, 1)
+        await world.runtime.shutdown()
+
+    simulate(story)
+
+
+def test_leadership_that_moves_in_the_middle_of_a_load() -> None:
+    """The load of an epoch that is over changes nothing, whatever its read brings and whenever it comes."""
+
+    async def story(loop: SimLoop) -> None:
+        world = RuntimeWorld(loop)
+        world.log.append(records_batch((1, b"old", b"1")))
+        world.log.read_gate = asyncio.Event()
+        world.runtime.on_election(0, 1)
+        await settle()
+        stale = world.context.shard
+        world.runtime.on_resignation(0, 2)
+        world.log.batches[:] = []  # the other leader never had it: we truncate
+        world.log.append(records_batch((1, b"new", b"2")))
+        gate, world.log.read_gate = world.log.read_gate, None
+        world.runtime.on_election(0, 3)
+        await settle()
+        assert world.shard.state == {"new": "2"}
+        gate.set()
+        await settle()
+        assert world.shard.state == {"new": "2"} and world.shard.events == ["loaded"]
+        assert (stale.state, stale.events) == ({}, ["unloaded"])
+        assert len(world.loads) == 1
+
+    simulate(story)
+
+
+def test_a_load_that_is_overtaken_by_a_resignation_ends_quietly() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = RuntimeWorld(loop)
+        world.log.append(records_batch((1, b"a", b"1")))
+        world.log.read_gate = asyncio.Event()
+        world.runtime.on_election(0, 1)
+        await settle()
+        world.runtime.on_resignation(0, 2)
+        world.log.read_error = StorageFailure("the file went with the replica")
+        world.log.read_gate.set()
+        await after(60_000)
+        assert (world.runtime.count(ShardState.FAILED), world.runtime.count(ShardState.LOADING)) == (0, 0)
+        with pytest.raises(NotCoordinatorError):
+            world.runtime.shard(0)
+
+    simulate(story)
+
+
+def test_a_newer_epoch_of_our_own_in_the_middle_of_a_load() -> None:
+    """Nobody else led in between, or an image would have said so: the load goes on, for the newer epoch."""
+
+    async def story(loop: SimLoop) -> None:
+        world = RuntimeWorld(loop)
+        world.log.append(records_batch((1, b"a", b"1")))
+        world.log.read_gate = asyncio.Event()
+        world.runtime.on_election(0, 1)
+        await settle()
+        world.runtime.on_election(0, 4)
+        world.runtime.on_resignation(0, 3)
+        with pytest.raises(CoordinatorLoadInProgressError):
+            world.runtime.shard(0)
+        world.log.read_gate.set()
+        await settle()
+        assert (world.shard.context.epoch, world.shard.state) == (4, {"a": "1"})
+
+    simulate(story)
+
+
+def test_a_write_whose_answer_is_on_its_way_is_not_answered_well_once_the_role_is_lost() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = RuntimeWorld(loop)
+        world.runtime.on_election(0, 1)
+        await settle()
+        world.log.commits_at_once = False
+        context = world.shard.context
+        told: list[object] = []
+        context.when_committed(context.append([Entry("a", "1")]), told.append)
+        world.runtime.on_resignation(0, 2)
+        world.log.commit()  # as a follower: another leader's high watermark
+        assert [type(error) for error in told] == [NotCoordinatorError]
+        assert world.log.listeners == {}
 
     simulate(story)
 

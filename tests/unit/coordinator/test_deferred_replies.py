@@ -47,6 +47,20 @@ def test_a_reply_times_out_once() -> None:
     simulate(story)
 
 
+def test_expired_replies_do_not_pile_up_while_nothing_is_committed() -> None:
+    async def story(loop: SimLoop) -> None:
+        replies = DeferredReplies()
+        told: list[KafkaError | None] = []
+        for end_offset in range(1, 101):
+            replies.add(end_offset, 1000, told.append)
+            await asyncio.sleep(0.5)
+        assert len(replies._waiting) <= 3 and len(told) == 99
+        replies.commit(100)
+        assert told[99:] == [None]
+
+    simulate(story)
+
+
 def test_all_fail_together() -> None:
     async def story(loop: SimLoop) -> None:
         replies = DeferredReplies()

@@ -18,7 +18,7 @@ def test_appends_reads_and_deletes() -> None:
     writer = MemoryPartitionWriter()
     port: PartitionWriter = writer
     seen: list[int] = []
-    port.register_listener(TP, seen.append)
+    port.register_listener(TP, seen.append, lambda: pytest.fail("nothing was lost"))
     assert port.append(TP, records_batch((1, b"a", None), (1, b"b", None))) == 2
     assert port.append(TP, records_batch((1, b"c", None))) == 3
     assert seen == [2, 3]
@@ -31,6 +31,16 @@ def test_appends_reads_and_deletes() -> None:
     port.unregister_listener(TP, seen.append)
     port.append(TP, records_batch((1, b"d", None)))
     assert seen == [2, 3]
+
+
+def test_a_replica_that_goes_says_so_once() -> None:
+    writer = MemoryPartitionWriter()
+    seen: list[int] = []
+    writer.register_listener(TP, seen.append, lambda: seen.append(-1))
+    writer.log(0).lose()
+    writer.log(0).lose()
+    writer.append(TP, records_batch((1, b"a", None)))
+    assert seen == [-1]
 
 
 def test_refusals() -> None:

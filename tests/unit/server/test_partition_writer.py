@@ -55,7 +55,7 @@ def test_appends_are_read_back(world: ReplicaWorld) -> None:
         offsets_topic(world)
         writer = make(world)
         seen: list[int] = []
-        writer.register_listener(TP, seen.append)
+        writer.register_listener(TP, seen.append, lambda: pytest.fail("nothing was lost"))
         assert writer.append(TP, keyed("a", "b")) == 2
         assert writer.append(TP, keyed("c")) == 3
         assert seen == [2, 3]
@@ -76,11 +76,24 @@ def test_a_listener_that_left_hears_nothing(world: ReplicaWorld) -> None:
         writer = make(world)
         seen: list[int] = []
         listener = seen.append
-        writer.register_listener(TP, listener)
+        writer.register_listener(TP, listener, lambda: pytest.fail("nothing was lost"))
         writer.unregister_listener(TP, listener)
         writer.unregister_listener(TP, listener)
         writer.append(TP, keyed("a"))
         assert seen == []
+
+    simulate(story)
+
+
+def test_a_replica_that_the_disk_refuses_is_lost_once(world: ReplicaWorld) -> None:
+    async def story(loop: SimLoop) -> None:
+        offsets_topic(world)
+        writer = make(world)
+        seen: list[int] = []
+        writer.register_listener(TP, seen.append, lambda: seen.append(-1))
+        world.replicas.partition(TP).stop(ErrorCode.kafka_storage_error, is_deleted=False)
+        writer.unregister_listener(TP, seen.append)
+        assert seen == [-1]
 
     simulate(story)
 
@@ -112,7 +125,7 @@ def test_refusals(world: ReplicaWorld) -> None:
         with pytest.raises(UnknownTopicOrPartitionError):
             writer.append(TP, keyed("a"))
         with pytest.raises(NotLeaderOrFollowerError):
-            writer.register_listener(TP, print)
+            writer.register_listener(TP, print, print)
         world.create_topic(CONSUMER_OFFSETS_TOPIC, configs={"max.message.bytes": "100"})
         with pytest.raises(MessageTooLargeError):
             writer.append(TP, keyed("a" * 200))

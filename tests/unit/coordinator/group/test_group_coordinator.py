@@ -1,5 +1,6 @@
 """Where requests go, and the life of the coordinator with the metadata of the cluster."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -180,6 +181,68 @@ def test_44_failover_in_a_later_rebalance_goes_back_to_the_stored_generation() -
         assert (await world.sync(rejoined, assignments={})).error is ErrorCode.illegal_generation
         assert await world.commit_code(1, rejoined) is ErrorCode.illegal_generation
         assert (await world.join(joined.member_id)).generation == 2
+
+    run_world(story)
+
+
+@pytest.mark.parametrize("require_stable", [False, True])
+def test_44_what_the_leader_before_has_acknowledged_is_seen(require_stable: bool) -> None:
+    """The high watermark of a new leader may be behind: it answers when it has caught up."""
+
+    async def story(world: GroupWorld) -> None:
+        assert await world.commit_code(5) is ErrorCode.none
+        assert await world.commit_code(6) is ErrorCode.none
+        world.log.commits_at_once = False
+        world.log.high_watermark = 1  # as a follower knows it
+        await world.restart()
+        fetched = asyncio.create_task(world.fetch_offset(require_stable=require_stable))
+        await settle()
+        assert not fetched.done()
+        world.log.commit()
+        assert await fetched == 6
+        assert await world.commit_code(7) is ErrorCode.coordinator_not_available  # not within the time
+        assert await world.fetch_offset() == 6  # of what came since only what is committed is seen
+        world.log.high_watermark = 1
+        await world.restart()
+        assert (await world.fetch({TOPIC: (0,)}, require_stable=require_stable)).error is ErrorCode.not_coordinator
+
+    run_world(story)
+
+
+def test_44_no_answer_of_a_coordinator_that_lost_its_role_is_a_promise() -> None:
+    async def story(world: GroupWorld) -> None:
+        (joined,) = await world.stable_group()
+        rejoin = await world.join(joined.member_id)
+        world.log.commits_at_once = False
+        waiting = [
+            world.sync(rejoin, assignments={rejoin.member_id: b"x"}),
+            asyncio.create_task(world.commit_code(9, group_id="other")),
+            asyncio.create_task(world.heartbeat(rejoin)),
+            asyncio.create_task(world.groups.delete_offsets(GROUP, [(TOPIC, 0)])),
+            asyncio.create_task(world.fetch({TOPIC: (0,)}, require_stable=True)),
+            asyncio.create_task(world.leave("nobody")),
+        ]
+        await settle()
+        timer = world.shard.log.timer
+        world.groups.on_resignation(0, 5)
+        assert len(timer) == 0
+        world.log.commit()  # too late: now it is another leader's word
+        code = ErrorCode.not_coordinator
+        answers = [await each for each in waiting]
+        assert [answer if isinstance(answer, ErrorCode) else answer.error for answer in answers] == [code] * 6
+
+    run_world(story)
+
+
+def test_44_a_parked_join_is_told_when_the_coordinator_moves() -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.stable_group()
+        parked = await world.join_known()
+        timer = world.shard.log.timer
+        assert len(timer) > 0
+        world.groups.on_resignation(0, 5)
+        assert (await parked).error is ErrorCode.not_coordinator
+        assert len(timer) == 0
 
     run_world(story)
 
