@@ -14,6 +14,7 @@ from broker.controller.metadata_log import MetadataLog, OffsetAndEpoch
 from broker.controller.metadata_snapshot import SnapshotId
 
 OBSERVER_FORGOTTEN_AFTER_S: Final = 300.0  # LeaderState.OBSERVER_SESSION_TIMEOUT_MS
+OBSERVERS_MAX: Final = 1_000  # far more than a cluster has nodes: whoever invents ids pushes out the longest silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class QuorumEndpoint:
         self._log = metadata_log
         self._queue = queue
         self._clock = clock
-        self._observers: dict[tuple[int, UUID], QuorumReplica] = {}
+        self._observers: dict[tuple[int, UUID], QuorumReplica] = {}  # who fetched last stands last
 
     @property
     def leader_epoch(self) -> int:
@@ -160,13 +161,14 @@ class QuorumEndpoint:
     # DescribeQuorum
 
     def _note_observer(self, request: MetadataFetchRequest) -> None:
-        if request.replica_id < 0:
-            return
+        if request.replica_id < 0 or request.replica_id == self.node_id:
+            return  # a consumer; or the broker of our own process, whose id is the voter's
         now_ms, now = self._clock.now_ms(), asyncio.get_running_loop().time()
         key = (request.replica_id, request.replica_directory_id)
-        observer = self._observers.get(key)
-        if observer is None:
-            observer = self._observers[key] = QuorumReplica(*key, request.fetch_offset, now_ms)
+        observer = self._observers.pop(key, None) or QuorumReplica(*key, request.fetch_offset, now_ms)
+        if len(self._observers) >= OBSERVERS_MAX:
+            del self._observers[next(iter(self._observers))]
+        self._observers[key] = observer
         observer.log_end_offset = request.fetch_offset
         observer.last_fetch_ms, observer.seen_at = now_ms, now
         if request.fetch_offset >= self._log.high_watermark:

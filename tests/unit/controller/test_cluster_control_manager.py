@@ -185,6 +185,31 @@ def test_controlled_shutdown_takes_the_broker_out_of_every_isr_it_shares() -> No
     assert world.leadership("alone") == (-1, (1,))
 
 
+def test_28_the_only_replica_does_not_hold_up_a_shutdown() -> None:
+    """Its partitions are without a leader then, and its ISR remembers who has the records."""
+    world = ControlWorld()
+    world.start_brokers(1, 2)
+    world.create_topic("alone", (1,))
+    world.heartbeat(2)
+    assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert world.leadership("alone") == (-1, (1,))
+    assert not world.heartbeat(1, want_shut_down=True).should_shut_down  # 2 has not seen it yet
+    world.heartbeat(2)
+    assert world.heartbeat(1, want_shut_down=True).should_shut_down
+    world.register(1, incarnation=2, previous_broker_epoch=world.broker(1).epoch)
+    world.heartbeat(1)
+    assert world.leadership("alone") == (1, (1,))
+
+
+def test_28_the_last_active_broker_waits_for_nobody() -> None:
+    world = ControlWorld()
+    world.start_brokers(1, 2)
+    world.create_topic("alone", (1,))
+    world.fence(2)
+    assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert world.heartbeat(1, want_shut_down=True).should_shut_down
+
+
 def test_29_shutting_down_twice_fences_once() -> None:
     world = ControlWorld()
     world.start_brokers(1)

@@ -11,7 +11,12 @@ import pytest
 
 from broker.common.chance import Chance
 from broker.common.disk import ThreadDiskExecutor
-from broker.common.errors import DuplicateBrokerRegistrationError, NotControllerError, StorageFailure
+from broker.common.errors import (
+    DuplicateBrokerRegistrationError,
+    NotControllerError,
+    StaleBrokerEpochError,
+    StorageFailure,
+)
 from broker.common.identifiers import TopicPartition
 from broker.controller.controller import Controller, ControllerStartError
 from broker.controller.topic_control_manager import CreatableTopic
@@ -446,3 +451,45 @@ def test_the_interval_of_snapshots_is_a_setting() -> None:
             assert controller.snapshot_end_offset == controller.high_watermark
 
     simulate(story)
+
+
+async def test_40_producer_ids_go_on_behind_the_last_block_after_a_restart() -> None:
+    disk = SimFileSystem()
+    blocks = []
+    for _ in range(2):
+        async with running_controller(disk) as controller:
+            epoch = await start_broker(controller, 1, incarnation=len(blocks) + 1)
+            blocks += [await controller.allocate_producer_ids(1, epoch) for _ in range(2)]
+            with pytest.raises(StaleBrokerEpochError):
+                await controller.allocate_producer_ids(1, epoch + 1)
+    assert [block.first_id for block in blocks] == [0, 1000, 2000, 3000]
+
+
+async def test_27_a_broker_that_was_fenced_stays_fenced_over_a_restart_and_a_shutdown_goes_on() -> None:
+    disk = SimFileSystem()
+    async with running_controller(disk) as controller:
+        epochs = {broker: await start_broker(controller, broker) for broker in (2, 3, 4)}
+        await controller.create_topics([CreatableTopic(name="t", assignments=((0, (3, 4)),))])
+        await beat(controller, 2, epochs[2], want_fence=True)
+        assert not (await beat(controller, 3, epochs[3], want_shut_down=True)).should_shut_down
+    async with running_controller(disk) as controller:
+        brokers = controller.image.brokers
+        assert (brokers[2].fenced, brokers[3].in_controlled_shutdown, brokers[4].is_active) == (True, True, True)
+        partition = controller.image.topics.partition(TopicPartition("t", 0))
+        assert partition is not None
+        assert (partition.leader, partition.isr) == (4, (4,))
+        await beat(controller, 4, epochs[4])
+        assert (await beat(controller, 3, epochs[3], want_shut_down=True)).should_shut_down
+
+
+async def test_topics_are_deleted_while_their_brokers_are_away() -> None:
+    disk = SimFileSystem()
+    async with running_controller(disk) as controller:
+        epoch = await start_broker(controller, 2)
+        await controller.create_topics([CreatableTopic(name="t", assignments=((0, (2,)),))])
+        await beat(controller, 2, epoch, want_fence=True)
+        (deleted,) = await controller.delete_topics(["t"], [])
+        assert (deleted.name, deleted.error.is_failure) == ("t", False)
+        await beat(controller, 2, epoch)
+        assert controller.image.topics.by_name == {}
+        assert controller.offline_partition_count == 0

@@ -8,6 +8,7 @@ import pytest
 
 from broker.common.disk import ThreadDiskExecutor
 from broker.common.errors import ErrorCode, KafkaError
+from broker.controller import quorum_endpoint
 from broker.controller.controller import Controller
 from broker.controller.metadata_log import OffsetAndEpoch
 from broker.controller.metadata_snapshot import SnapshotId
@@ -143,3 +144,19 @@ def test_observers_are_described_until_they_are_silent_for_five_minutes() -> Non
             assert controller.quorum.describe().observers == ()
 
     simulate(story)
+
+
+async def test_the_voter_is_no_observer_of_itself() -> None:
+    """The broker in the controller's own process fetches the log under the voter's id (combined roles)."""
+    async with running_controller(SimFileSystem()) as controller:
+        await fetch(controller, replica_id=1, replica_directory_id=UUID(int=0x801))
+        await fetch(controller, replica_id=2, replica_directory_id=UUID(int=0x802))
+        assert [each.replica_id for each in controller.quorum.describe().observers] == [2]
+
+
+async def test_observers_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_endpoint, "OBSERVERS_MAX", 3)
+    async with running_controller(SimFileSystem()) as controller:
+        for replica_id in (2, 3, 4, 2, 5):
+            await fetch(controller, replica_id=replica_id)
+        assert [each.replica_id for each in controller.quorum.describe().observers] == [2, 4, 5]
