@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -56,54 +56,34 @@ class NodeOfCluster(BrokerProcess):
         return f"127.0.0.1:{self.advertised_port}"
 
 
-class ClusterProcess:
-    """`brokers` processes of ours, node ids from 1, each with its data, ports and rack; use it as a context manager.
+class ClusterNode(Protocol):
+    """One process of a cluster, of ours or of Apache Kafka."""
 
-    Their controller is in broker 1, or in a process of its own (`dedicated_controller`), or an external quorum whose
-    servers `controllers` names as "host:port,host:port,host:port"; an external one must be up before `start`.
-    `settings` hold for every process, `settings_by_node` for one.  Replication factors of internal topics are as
-    large as the cluster allows, at most 3.
-    """
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def data(self) -> Path: ...
+    @property
+    def roles(self) -> Sequence[str]: ...
+    def launch(self) -> None: ...
+    def wait_until_ready(self, timeout_s: float) -> object: ...
+    def is_running(self) -> bool: ...
+    def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def stop(self) -> int: ...
+    def log_tail(self, lines: int = 60) -> str: ...
+    def __exit__(self, *exception: object) -> None: ...
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        brokers: int = 3,
-        settings: Mapping[str, str] | None = None,
-        settings_by_node: Mapping[int, Mapping[str, str]] | None = None,
-        controllers: str | None = None,
-        dedicated_controller: bool = False,
-        advertised_ports: Mapping[int, int] | None = None,
-        advertised_controller_port: int | None = None,
-    ) -> None:
-        assert controllers is None or not dedicated_controller, "an external quorum leaves no room for a controller"
-        self.directory = directory
-        self._common = {"offsets.topic.replication.factor": str(min(3, brokers)), **(settings or {})}
-        self._by_node = settings_by_node or {}
-        self._advertised = advertised_ports or {}
-        self.controller: BrokerProcess | None = None
-        self.nodes: dict[int, NodeOfCluster] = {}
-        node_ids = range(1, brokers + 1)
-        if controllers is None:
-            home = DEDICATED_CONTROLLER_ID if dedicated_controller else 1
-            roles = ["controller"] if dedicated_controller else ["broker", "controller"]
-            first = self._node(home, roles, None, advertised_controller_port)
-            self.controller = self.nodes[home] = first
-            controllers = f"127.0.0.1:{first.advertised_controller_port}"
-        for node_id in node_ids:
-            if node_id not in self.nodes:
-                self.nodes[node_id] = self._node(node_id, ["broker"], controllers)
-        self.brokers: list[BrokerProcess] = [self.nodes[node_id] for node_id in node_ids]
 
-    def _node(
-        self, node_id: int, roles: Sequence[str], controllers: str | None, controller_port: int | None = None
-    ) -> NodeOfCluster:
-        settings = {**self._common, **self._by_node.get(node_id, {})}
-        directory = self.directory / f"node-{node_id}"
-        return NodeOfCluster(
-            directory, node_id, roles, settings, controllers, self._advertised.get(node_id), controller_port
-        )
+class Cluster:
+    """What can be done to the nodes of any cluster; use it as a context manager."""
+
+    nodes: Mapping[int, ClusterNode]
+    controller: ClusterNode | None
+    brokers: Sequence[ClusterNode]
 
     @property
     def bootstrap(self) -> str:
@@ -114,13 +94,6 @@ class ClusterProcess:
     def node_ids(self) -> list[int]:
         """Of the brokers."""
         return [node_id for node_id, node in self.nodes.items() if "broker" in node.roles]
-
-    def broker(self, node_id: int) -> BrokerProcess:
-        """The process of this node id; a dedicated controller has one as well."""
-        return self.nodes[node_id]
-
-    def settings_of(self, node_id: int) -> dict[str, str]:
-        return dict(self.nodes[node_id].overrides)
 
     def start(self) -> Self:
         """Launch all at once, and wait until each is ready."""
@@ -199,6 +172,63 @@ class ClusterProcess:
     def __exit__(self, *exception: object) -> None:
         for node in self.nodes.values():
             node.__exit__()
+
+
+class ClusterProcess(Cluster):
+    """`brokers` processes of ours, node ids from 1, each with its data, ports and rack; use it as a context manager.
+
+    Their controller is in broker 1, or in a process of its own (`dedicated_controller`), or an external quorum whose
+    servers `controllers` names as "host:port,host:port,host:port"; an external one must be up before `start`.
+    `settings` hold for every process, `settings_by_node` for one.  Replication factors of internal topics are as
+    large as the cluster allows, at most 3.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        settings_by_node: Mapping[int, Mapping[str, str]] | None = None,
+        controllers: str | None = None,
+        dedicated_controller: bool = False,
+        advertised_ports: Mapping[int, int] | None = None,
+        advertised_controller_port: int | None = None,
+    ) -> None:
+        assert controllers is None or not dedicated_controller, "an external quorum leaves no room for a controller"
+        self.directory = directory
+        self._common = {"offsets.topic.replication.factor": str(min(3, brokers)), **(settings or {})}
+        self._by_node = settings_by_node or {}
+        self._advertised = advertised_ports or {}
+        self.controller: BrokerProcess | None = None
+        self.nodes: dict[int, NodeOfCluster] = {}
+        node_ids = range(1, brokers + 1)
+        if controllers is None:
+            home = DEDICATED_CONTROLLER_ID if dedicated_controller else 1
+            roles = ["controller"] if dedicated_controller else ["broker", "controller"]
+            first = self._node(home, roles, None, advertised_controller_port)
+            self.controller = self.nodes[home] = first
+            controllers = f"127.0.0.1:{first.advertised_controller_port}"
+        for node_id in node_ids:
+            if node_id not in self.nodes:
+                self.nodes[node_id] = self._node(node_id, ["broker"], controllers)
+        self.brokers: list[BrokerProcess] = [self.nodes[node_id] for node_id in node_ids]
+
+    def _node(
+        self, node_id: int, roles: Sequence[str], controllers: str | None, controller_port: int | None = None
+    ) -> NodeOfCluster:
+        settings = {**self._common, **self._by_node.get(node_id, {})}
+        directory = self.directory / f"node-{node_id}"
+        return NodeOfCluster(
+            directory, node_id, roles, settings, controllers, self._advertised.get(node_id), controller_port
+        )
+
+    def broker(self, node_id: int) -> BrokerProcess:
+        """The process of this node id; a dedicated controller has one as well."""
+        return self.nodes[node_id]
+
+    def settings_of(self, node_id: int) -> dict[str, str]:
+        return dict(self.nodes[node_id].overrides)
 
 
 def _has_leaders(admin: confluent_kafka.admin.AdminClient, topic: str, partitions: int) -> bool:
