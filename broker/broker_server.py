@@ -28,6 +28,7 @@ from broker.network.broker_client import BrokerClient
 from broker.network.byte_stream import Network
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_session_cache import FetchSessionCache
+from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.replication.replica_manager import ReplicaManager, monotonic_ms
 from broker.server import handlers
 from broker.server.alter_partition_manager import ControllerAlterPartitionManager
@@ -41,6 +42,7 @@ from broker.server.controller_finder import ControllerFinder, Endpoint
 from broker.server.dispatcher import Dispatcher
 from broker.server.dynamic_config_publisher import DynamicConfigPublisher
 from broker.server.forwarding_manager import ForwardingManager
+from broker.server.leader_connector import LeaderConnector
 from broker.server.log_preparation import LogPreparation
 from broker.server.metadata_observer import MetadataObserver
 from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
@@ -144,6 +146,8 @@ class BrokerServer:
             lambda: self.lifecycle.broker_epoch,
             controller_versions=lambda: self.link.observer.controller_versions,
         )
+        leaders = LeaderConnector(identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, network)
+        self.fetchers = ReplicaFetcherManager(config, leaders.address_of, leaders.connect)
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
         self.replicas = self._build_replicas(disk, clock, answer_budget)
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
@@ -167,6 +171,7 @@ class BrokerServer:
             broker_epoch=lambda: self.lifecycle.broker_epoch,
             is_fenced=lambda: self.lifecycle.is_fenced,
             answer_budget=answer_budget,
+            fetchers=self.fetchers,
         )
 
     def _build_groups(
@@ -229,6 +234,7 @@ class BrokerServer:
             stack.push_async_callback(self._close_logs)
             await stack.enter_async_context(self.logs.running())
             await stack.enter_async_context(self.replicas.running())
+            await stack.enter_async_context(self.fetchers.running())
             for channel in self.link.channels:
                 await stack.enter_async_context(channel.running())
             await stack.enter_async_context(self.alter_partition.running())

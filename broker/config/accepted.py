@@ -13,7 +13,6 @@ _THREADS = "One event loop does this work; there are no threads to count."
 _JVM = "It tunes the Java Virtual Machine or names Java classes."
 _SECURITY = "TLS and SASL are not supported yet; a listener that asks for them is refused."
 _TRANSACTIONS = "There is no transaction coordinator yet."
-_FETCHERS = "Followers do not fetch yet: this release runs one broker."
 _QUOTAS = "Quotas are not enforced yet."
 _TIERING = "Tiered storage is not supported yet."
 _SHARE = "Share groups are not supported."
@@ -99,7 +98,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "num.network.threads": _THREADS,
     "num.recovery.threads.per.data.dir": "Recovery uses the broker's small pool of disk threads.",
     "num.replica.alter.log.dirs.threads": "There is one log directory per broker.",
-    "num.replica.fetchers": _FETCHERS,
     "password.encoder.*": _REMOVED,
     "principal.builder.class": _SECURITY,
     "producer.purgatory.purge.interval.requests": _PURGATORY,
@@ -107,10 +105,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "quota.*": _QUOTAS,
     "remote.*": _TIERING,
     "replica.alter.log.dirs.*": "There is one log directory per broker.",
-    "replica.fetch.*": _FETCHERS,
-    "replica.selector.class": _FETCHERS,
-    "replica.socket.*": _FETCHERS,
-    "replication.quota.*": _QUOTAS,
+    "replica.socket.receive.buffer.bytes": "The operating system sizes the buffers of connections to leaders.",
     "reserved.broker.max.id": _REMOVED,
     "sasl.*": _SECURITY,
     "security.providers": _JVM,

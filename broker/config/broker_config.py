@@ -181,6 +181,7 @@ class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettin
                 f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: it must be at most half of "
                 f"broker.session.timeout.ms={self.broker_session_timeout_ms}."
             )
+        sentences += self._check_fetchers()
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
             sentences.append("max.connections.per.ip=0: it can be zero only with max.connections.per.ip.overrides.")
         for address, limit in self.max_connections_per_ip_overrides.items():
@@ -189,6 +190,17 @@ class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettin
                     f"max.connections.per.ip.overrides: {limit!r} for {address} is not a number of connections."
                 )
         return sentences
+
+    def _check_fetchers(self) -> list[str]:
+        wait_ms = self.replica_fetch_wait_max_ms
+        return [
+            f"replica.fetch.wait.max.ms={wait_ms}: it must be at most {name}={limit_ms}."
+            for name, limit_ms in (
+                ("replica.socket.timeout.ms", self.replica_socket_timeout_ms),
+                ("replica.lag.time.max.ms", self.replica_lag_time_max_ms),
+            )
+            if wait_ms > limit_ms
+        ]
 
     def _check_quorum(self) -> list[str]:
         voters = self.controller_quorum_voters

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from broker.common.buffers import Buffer
-from broker.common.errors import RecordListTooLargeError
+from broker.common.errors import CorruptMessageError, RecordListTooLargeError
 from broker.log.log_append import LogAppendInfo, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 from broker.log.producer_state_manager import parse_marker
 from broker.records.record_batch import RecordBatch, batches
@@ -43,9 +43,17 @@ class FollowerAppend:
         """The whole batches to append.  Raises before anything is written."""
         accepted: list[RecordBatch] = []
         last_offset = -1
+        newest_epoch = self._log.newest_epoch
         for batch in batches(records):
-            if batch.partition_leader_epoch > self._leader_epoch:
+            epoch = batch.partition_leader_epoch
+            if epoch > self._leader_epoch:
                 break  # KAFKA-18723: records of a leader we do not follow yet
+            if epoch < newest_epoch:
+                # Taken, it would falsify where epochs begin, which is how diverged logs are found out.
+                raise CorruptMessageError(
+                    f"A batch of epoch {epoch} at {batch.base_offset} behind epoch {newest_epoch}"
+                )
+            newest_epoch = epoch
             batch.ensure_valid()
             if batch.last_offset <= last_offset:
                 raise OffsetsOutOfOrderError(f"Out of order offsets: {batch.last_offset} after {last_offset}")

@@ -1,6 +1,6 @@
 """The partitions whose replicas are on this broker, as the metadata places them (Kafka's HostedPartition)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from uuid import UUID
 
 import structlog
@@ -19,8 +19,9 @@ from broker.log.unified_log import UnifiedLog
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
-from broker.metadata.partition_registration import PartitionRegistration
+from broker.metadata.partition_registration import NO_LEADER, PartitionRegistration
 from broker.replication.fetch_params import NO_LEADER_HINT, LeaderHint
+from broker.replication.follower_fetchers import FollowerFetchers
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext
 from broker.replication.topic_stats import BrokerTopicStats
@@ -42,12 +43,14 @@ class HostedPartitions:
         metadata_cache: MetadataCache,
         topic_stats: BrokerTopicStats,
         before_stop: Callable[[Partition], object],
+        fetchers: FollowerFetchers,
     ) -> None:
         self._local_broker_id = local_broker_id
         self._log_manager = log_manager
         self._metadata_cache = metadata_cache
         self._topic_stats = topic_stats
         self._before_stop = before_stop
+        self._fetchers = fetchers
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: dict[TopicPartition, None] = {}
         self.get = self._partitions.get  # offline ones among them; what the hot paths ask
@@ -90,19 +93,44 @@ class HostedPartitions:
 
     # Metadata
 
-    def apply(self, delta: MetadataDelta, context: PartitionContext) -> None:
+    def apply(self, delta: MetadataDelta, image: MetadataImage, context: PartitionContext) -> None:
         """Become leader or follower, and drop what has left, as a delta says.  The image is already published.
 
-        Deletes come first: a topic of the same name may be created again in the same delta.
+        Deletes come first: a topic of the same name may be created again in the same delta.  A partition leaves its
+        fetcher before it leads, and meets the next one when it has become a follower (applyDelta in Kafka).
         """
         changes = delta.topics_delta.local_changes(self._local_broker_id)
+        self._fetchers.leave(each.topic_partition for each in changes.deletes)
         for deleted in changes.deletes:
             self._delete(deleted)
         self._forget_stats(changes.deletes)
+        self._fetchers.leave(each.topic_partition for each in changes.leaders)
         for topic_id_partition, registration in changes.leaders.items():
             self._apply(topic_id_partition, registration, Partition.make_leader, context)
-        for topic_id_partition, registration in changes.followers.items():
-            self._apply(topic_id_partition, registration, Partition.make_follower, context)
+        self._follow(changes.followers, image, context)
+        if delta.changed_brokers:
+            self._fetchers.on_brokers_changed(delta.changed_brokers)
+        self._fetchers.stop_idle()
+
+    def _follow(
+        self,
+        followers: Mapping[TopicIdPartition, PartitionRegistration],
+        image: MetadataImage,
+        context: PartitionContext,
+    ) -> None:
+        ours = image.brokers.get(self._local_broker_id)
+        is_leaving = ours is not None and ours.in_controlled_shutdown
+        to_leave, to_follow = [], []
+        for topic_id_partition, registration in followers.items():
+            is_new_epoch = self._apply(topic_id_partition, registration, Partition.make_follower, context)
+            partition = self._partitions[topic_id_partition.topic_partition]
+            is_unwanted = registration.leader == NO_LEADER or self._local_broker_id not in registration.isr
+            if partition.is_offline or (is_leaving and is_unwanted):
+                to_leave.append(topic_id_partition.topic_partition)
+            elif is_new_epoch:
+                to_follow.append(partition)
+        self._fetchers.leave(to_leave)
+        self._fetchers.follow(to_follow)
 
     def _apply(
         self,
@@ -110,14 +138,16 @@ class HostedPartitions:
         registration: PartitionRegistration,
         become: Callable[[Partition, PartitionRegistration], bool],
         context: PartitionContext,
-    ) -> None:
+    ) -> bool:
         partition = self._get_or_create(topic_id_partition, context)
+        was_offline = partition.is_offline
         try:
-            become(partition, registration)
+            return become(partition, registration) or was_offline
         except KafkaError as error:
             log.error("partition_offline", partition=str(topic_id_partition.topic_partition), error=str(error))
             partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
             self._offline[topic_id_partition.topic_partition] = None
+            return False
 
     def reopen_offline(self, image: MetadataImage, context: PartitionContext) -> None:
         """Try again to open what the disk refused, as `image` places it; the first refusal ends the round.
@@ -140,6 +170,8 @@ class HostedPartitions:
                 partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
                 return
             del self._offline[topic_partition]
+            if not is_leader:
+                self._fetchers.follow((partition,))
             log.info("partition_online", partition=str(topic_partition))
 
     def _get_or_create(self, topic_id_partition: TopicIdPartition, context: PartitionContext) -> Partition:

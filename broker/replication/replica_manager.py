@@ -49,13 +49,15 @@ from broker.replication.fetch_params import (
     FetchPartitionResult,
     LeaderHint,
 )
-from broker.replication.fetch_reader import FetchReader, ReplicaSelector
+from broker.replication.fetch_reader import FetchReader
 from broker.replication.fetch_source import FetchSource, RequestedPartitions
+from broker.replication.follower_fetchers import FollowerFetchers, NoFetchers
 from broker.replication.group_commit import ACKS_ALL, GroupCommit
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.offset_lookup import EpochEnd, ListedOffset, last_offset_for_leader_epoch, list_offset
 from broker.replication.partition import Partition
 from broker.replication.partition_context import IsrStats, PartitionContext, PartitionListener
+from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.topic_stats import BrokerTopicStats, TopicStats
 
 log = structlog.get_logger(__name__)
@@ -100,6 +102,7 @@ class ReplicaManager:
         replica_selector: ReplicaSelector | None = None,
         is_fenced: Callable[[], bool] = lambda: False,
         answer_budget: ByteBudget | None = None,
+        fetchers: FollowerFetchers | None = None,
     ) -> None:
         """`is_fenced` asks whether this broker must refuse to lead: clients are then sent to look for the leader.
 
@@ -116,6 +119,7 @@ class ReplicaManager:
         self._config = config
         self._actions = ActionQueue()
         self._group_commit = GroupCommit(self._actions)
+        self._fetchers = fetchers or NoFetchers()
         self._tasks = BackgroundTasks("replica-manager")
         self._hosted = HostedPartitions(
             local_broker_id=local_broker_id,
@@ -123,6 +127,7 @@ class ReplicaManager:
             metadata_cache=metadata_cache,
             topic_stats=self.topic_stats,
             before_stop=self._group_commit.commit_partition,
+            fetchers=self._fetchers,
         )
         self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced, answer_budget)
         self._is_fenced = is_fenced
@@ -441,7 +446,7 @@ class ReplicaManager:
 
     def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Become leader or follower, and drop what has left, as a delta says.  `image` is already published."""
-        self._hosted.apply(delta, self.context)
+        self._hosted.apply(delta, image, self.context)
         if delta.changed_brokers and len(self.delete_records_purgatory):
             for partition in self._hosted:
                 if partition.delete_records_waiting:  # a replica that died is not waited for any longer
@@ -470,6 +475,7 @@ class ReplicaManager:
     def reopen_offline(self) -> None:
         """Try again to open the partitions whose logs the disk refused."""
         self._hosted.reopen_offline(self.context.metadata_cache.image, self.context)
+        self._fetchers.retry_failed()
 
     async def _shrink_isrs_regularly(self) -> None:
         while True:

@@ -14,6 +14,7 @@ class TopicStats:
         "invalid_offset_or_sequence_records",
         "messages_in",
         "no_key_compacted_topic_records",
+        "replication_bytes_in",
         "replication_bytes_out",
         "total_fetch_requests",
         "total_produce_requests",
@@ -24,6 +25,7 @@ class TopicStats:
         self.bytes_in = 0
         self.bytes_out = 0  # to consumers; followers count as replication
         self.bytes_rejected = 0
+        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.total_produce_requests = 0
         self.total_fetch_requests = 0

@@ -1,0 +1,74 @@
+"""What a fetcher may do to a partition that follows (the follower half of Kafka's Partition)."""
+
+from broker.common.buffers import Buffer
+from broker.common.errors import NotLeaderOrFollowerError
+from broker.log.log_append import LogAppendInfo, UnexpectedAppendOffsetError
+from broker.log.unified_log import UnifiedLog
+from broker.replication.partition import Partition
+
+
+class FollowerReplica:
+    """A permission for one leader epoch: with the next one every call is refused, and so it is on a leader.
+
+    A leader never truncates: within an epoch, an offset once given to a record means that record for ever.
+    """
+
+    __slots__ = ("leader_epoch", "partition")
+
+    def __init__(self, partition: Partition, leader_epoch: int) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+
+    @property
+    def is_valid(self) -> bool:
+        partition = self.partition
+        return not partition.is_leader and partition.leader_epoch == self.leader_epoch
+
+    @property
+    def log(self) -> UnifiedLog:
+        """NotLeaderOrFollowerError when the permission has ended, StorageFailure while the log is offline."""
+        if not self.is_valid:
+            raise NotLeaderOrFollowerError(
+                f"{self.partition.topic_partition} does not follow in epoch {self.leader_epoch} any more"
+            )
+        return self.partition.log
+
+    def append(self, records: Buffer) -> LogAppendInfo:
+        """Append the leader's bytes.  KafkaError as `UnifiedLog.append_as_follower`."""
+        local = self.log
+        try:
+            info = local.append_as_follower(records, self.leader_epoch)
+        except UnexpectedAppendOffsetError as error:
+            end_offset = local.log_end_offset
+            if end_offset != local.log_start_offset or not error.first_offset < end_offset <= error.last_offset:
+                raise
+            # Empty, and the leader's log starts within a batch (DeleteRecords): the whole batch is taken, and the
+            # start offset that comes with it hides the beginning again.
+            local.truncate_fully_and_start_at(error.first_offset)
+            info = local.append_as_follower(records, self.leader_epoch)
+        self.partition.topic_stats.replication_bytes_in += info.valid_bytes
+        return info
+
+    def update_offsets(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's offsets as far as this log goes; the high watermark may go back.
+
+        OffsetOutOfRangeError when the log would start above the high watermark.
+        """
+        local = self.log
+        before = local.high_watermark
+        now = local.update_high_watermark(high_watermark)
+        if now != before:
+            self.partition.on_high_watermark_followed(now)
+        if log_start_offset > local.log_start_offset:
+            local.maybe_increment_log_start_offset(log_start_offset, "leader offset incremented")
+            self.partition.on_followed_log_changed()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from `offset` on, and epochs that begin there.  StorageFailure."""
+        if self.log.truncate_to(offset):
+            self.partition.on_followed_log_changed()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and begin at `offset`.  StorageFailure."""
+        self.log.truncate_fully_and_start_at(offset)
+        self.partition.on_followed_log_changed()

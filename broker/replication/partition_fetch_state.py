@@ -1,0 +1,89 @@
+"""How far a follower has fetched one partition (Kafka's PartitionFetchState)."""
+
+from broker.common.identifiers import NO_EPOCH, TopicPartition
+from broker.replication.follower_replica import FollowerReplica
+from broker.replication.leader_endpoint import FollowerFetch
+
+
+class PartitionFetchState:
+    """Belongs to one fetcher and one leader epoch.  Times are those of the loop, in seconds.
+
+    Every answer is matched with the request object it belongs to; whatever moves the state makes another one, so what
+    was asked before the move finds nobody.
+    """
+
+    __slots__ = (
+        "_delayed_until",
+        "_request",
+        "fetch_offset",
+        "is_truncating",
+        "lag",
+        "last_fetched_epoch",
+        "refused_in_range_at",
+        "replica",
+        "topic_partition",
+    )
+
+    def __init__(self, replica: FollowerReplica) -> None:
+        """StorageFailure or NotLeaderOrFollowerError when there is no log to append to."""
+        self.replica = replica
+        self.topic_partition: TopicPartition = replica.partition.topic_partition
+        self.lag: int | None = None  # records behind the leader's high watermark; None before the first answer
+        self.refused_in_range_at: int | None = None  # asked there, out of range by the leader, yet within its range
+        self._delayed_until = 0.0
+        self._request: FollowerFetch | None = None
+        log = replica.log
+        latest = log.latest_epoch
+        # Without epochs divergence cannot be found out: only what is committed may stay.
+        self.is_truncating = latest is None
+        self.fetch_offset = log.high_watermark if latest is None else log.log_end_offset
+        self.last_fetched_epoch = NO_EPOCH if latest is None else latest
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.replica.leader_epoch
+
+    @property
+    def delayed_until(self) -> float:
+        return self._delayed_until
+
+    def is_ready(self, now: float) -> bool:
+        return not self.is_truncating and self._delayed_until <= now
+
+    def request(self, max_bytes: int) -> FollowerFetch:
+        """What to ask now; the same object until something moves.  StorageFailure, NotLeaderOrFollowerError."""
+        request = self._request
+        log_start_offset = self.replica.log.log_start_offset
+        if request is None or request.log_start_offset != log_start_offset or request.max_bytes != max_bytes:
+            request = self._request = FollowerFetch(
+                topic_id=self.replica.partition.topic_id,
+                fetch_offset=self.fetch_offset,
+                log_start_offset=log_start_offset,
+                leader_epoch=self.leader_epoch,
+                last_fetched_epoch=self.last_fetched_epoch,
+                max_bytes=max_bytes,
+            )
+        return request
+
+    def awaits(self, request: FollowerFetch) -> bool:
+        """Whether an answer to `request` still means what it meant when it was asked."""
+        return self._request is request and not self.is_truncating and self.replica.is_valid
+
+    def continue_at(self, fetch_offset: int) -> None:
+        """The log changed and ends at `fetch_offset`: fetch there, with the newest epoch the log has."""
+        log = self.replica.log
+        latest = log.latest_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = NO_EPOCH if latest is None else latest
+        self.is_truncating = False
+        self.refused_in_range_at = None
+        self._request = None
+
+    def stop(self) -> None:
+        """No longer followed by this state: an answer still under way is void."""
+        self._request = None
+
+    def delay(self, now: float, seconds: float) -> None:
+        """Leave the partition out for a while; one that waits already waits no longer."""
+        if self._delayed_until <= now:
+            self._delayed_until = now + seconds

@@ -1,0 +1,310 @@
+"""ReplicaFetcher: one task that follows partitions of one leader (Kafka's AbstractFetcherThread, ReplicaFetcherThread).
+
+One fetch is in flight at a time.  Whatever happens meanwhile (another leader, another epoch, a partition that is
+deleted) makes the answer for that partition void: see `PartitionFetchState.awaits`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import structlog
+
+from broker.common.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    FencedLeaderEpochError,
+    InvalidRecordError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    StorageFailure,
+)
+from broker.common.identifiers import TopicPartition
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.replication.fetch_params import EpochEndOffset
+from broker.replication.fetcher_stats import FetcherStats, FetchRate
+from broker.replication.leader_endpoint import (
+    FetchedPartition,
+    FetchSessionError,
+    FollowerFetch,
+    LeaderEndPoint,
+    LeaderUnavailableError,
+)
+from broker.replication.out_of_range import place_in_range
+from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.truncation import common_end_offset
+
+log = structlog.get_logger(__name__)
+
+YIELD_BYTES: Final = 1024 * 1024  # appended without letting others run: what a leader appends at once for a producer
+
+# The leader, or we, have not heard of the latest metadata yet: worth another try, not worth a warning.
+_EXPECTED_ERRORS: Final = frozenset(
+    {
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    }
+)
+
+OnFailed = Callable[[PartitionFetchState, Exception], None]
+
+
+class ReplicaFetcher:
+    """`on_failed` is told of a partition that was given up: only new metadata or a repaired disk brings it back."""
+
+    def __init__(
+        self,
+        name: str,
+        leader_id: int,
+        leader: LeaderEndPoint,
+        config: ConfigHolder[BrokerConfig],
+        stats: FetcherStats,
+        on_failed: OnFailed,
+    ) -> None:
+        self.name = name
+        self.leader_id = leader_id
+        self.rate = FetchRate(asyncio.get_running_loop().time())
+        self._leader = leader
+        self._config = config
+        self._stats = stats
+        self._on_failed = on_failed
+        self._states: dict[TopicPartition, PartitionFetchState] = {}  # least recently served first
+        self._changed = asyncio.Event()
+        self._session_errors = 0  # in a row
+        self._log = log.bind(fetcher=name, leader=leader_id)
+
+    # What it follows
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[PartitionFetchState]:
+        return iter(self._states.values())
+
+    def add(self, state: PartitionFetchState) -> None:
+        """Follow from the next fetch on; a partition that is followed in this epoch already stays as it is."""
+        present = self._states.get(state.topic_partition)
+        if present is None or not (present.leader_epoch == state.leader_epoch and present.replica.is_valid):
+            self.remove(state.topic_partition)
+            self._states[state.topic_partition] = state
+        self._changed.set()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Stop following at once: an answer under way finds nobody."""
+        state = self._states.pop(topic_partition, None)
+        if state is not None:
+            state.stop()
+
+    # The task
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        try:
+            while True:
+                await self.work_once()
+        finally:
+            await self._leader.close()
+
+    async def work_once(self) -> None:
+        """One round: truncate what must be, ask for all that is ready, take what comes; or wait for work."""
+        self._changed.clear()
+        self._truncate_to_high_watermarks()
+        requests = self._requests()
+        if not requests:
+            await self._wait_for_work()
+            return
+        now = self._now()
+        self._stats.requests += 1
+        self.rate.mark(now)
+        try:
+            answers = await self._leader.fetch(requests)
+        except LeaderUnavailableError as error:
+            self._log.info("leader_unavailable", error=str(error), partitions=len(requests))
+            self._delay_asked(requests)
+        except FetchSessionError as error:
+            await self._on_session_error(error, requests)
+        else:
+            self._session_errors = 0
+            await self._take(requests, answers)
+
+    def _requests(self) -> dict[TopicPartition, FollowerFetch]:
+        now = self._now()
+        max_bytes = self._config.current.replica_fetch_max_bytes
+        requests = {}
+        for topic_partition, state in list(self._states.items()):
+            if state.is_ready(now):
+                try:
+                    requests[topic_partition] = state.request(max_bytes)
+                except NotLeaderOrFollowerError:  # the metadata has moved on; the manager is about to take it away
+                    state.delay(now, self._backoff_seconds)
+                except StorageFailure as error:
+                    self._fail(state, error)
+        return requests
+
+    async def _wait_for_work(self) -> None:
+        """Until a partition is added, or the first delay ends."""
+        now = self._now()
+        delays = [state.delayed_until for state in self._states.values() if state.delayed_until > now]
+        try:
+            async with asyncio.timeout_at(min(delays) if delays else None):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _on_session_error(self, error: FetchSessionError, asked: Mapping[TopicPartition, FollowerFetch]) -> None:
+        self._log.info("fetch_session_lost", error=error.error.name)
+        self._session_errors += 1
+        if error.error is ErrorCode.fetch_session_topic_id_error:
+            self._delay_asked(asked)
+        elif self._session_errors > 1:  # a leader that restarted says it once
+            await asyncio.sleep(self._backoff_seconds)
+
+    def _delay_asked(self, asked: Mapping[TopicPartition, FollowerFetch]) -> None:
+        now = self._now()
+        for topic_partition in asked:
+            state = self._states.get(topic_partition)
+            if state is not None:
+                state.delay(now, self._backoff_seconds)
+
+    # Answers
+
+    async def _take(
+        self, asked: Mapping[TopicPartition, FollowerFetch], answers: Mapping[TopicPartition, FetchedPartition]
+    ) -> None:
+        out_of_range = []
+        appended_bytes = 0
+        for topic_partition, answer in answers.items():
+            state, request = self._states.get(topic_partition), asked.get(topic_partition)
+            if state is None or request is None or not state.awaits(request):
+                continue
+            if answer.error is ErrorCode.offset_out_of_range:
+                out_of_range.append((state, request))
+                continue
+            self._take_one(state, answer)
+            if answer.records:
+                self._states[topic_partition] = self._states.pop(topic_partition, state)
+            appended_bytes += len(answer.records)
+            if appended_bytes >= YIELD_BYTES:
+                appended_bytes = 0
+                await asyncio.sleep(0)
+        for state, request in out_of_range:
+            if self._is_current(state) and state.awaits(request):
+                await self._return_into_range(state, request)
+
+    def _is_current(self, state: PartitionFetchState) -> bool:
+        return self._states.get(state.topic_partition) is state
+
+    def _take_one(self, state: PartitionFetchState, answer: FetchedPartition) -> None:
+        try:
+            if answer.error is not ErrorCode.none:
+                self._take_error(state, answer.error)
+            elif answer.diverging_epoch is not None:
+                self._truncate_to_common_end(state, answer.diverging_epoch)
+            else:
+                self._append(state, answer)
+        except Exception as error:
+            self._handle(state, error)
+
+    def _append(self, state: PartitionFetchState, answer: FetchedPartition) -> None:
+        replica = state.replica
+        local = replica.log
+        assert local.log_end_offset == state.fetch_offset, (
+            f"{state.topic_partition} was fetched at {state.fetch_offset}, its log ends at {local.log_end_offset}"
+        )
+        valid_bytes = 0
+        if answer.records:
+            info = replica.append(answer.records)
+            valid_bytes = info.valid_bytes
+            self._stats.bytes += valid_bytes
+            if valid_bytes:
+                state.continue_at(info.last_offset + 1)
+            else:  # not one whole batch we may have yet: asking at once would bring the same
+                state.delay(self._now(), self._backoff_seconds)
+        replica.update_offsets(answer.high_watermark, answer.log_start_offset)
+        state.refused_in_range_at = None
+        if valid_bytes or state.lag is None or not answer.records:
+            state.lag = max(0, answer.high_watermark - state.fetch_offset)
+
+    def _truncate_to_common_end(self, state: PartitionFetchState, diverging: EpochEndOffset) -> None:
+        """Nothing else of such an answer counts: its offsets are the leader's, for a log we do not have yet."""
+        local = state.replica.log
+        known_epoch, known_end_offset = local.end_offset_for_epoch(diverging.epoch)
+        was = (state.fetch_offset, state.last_fetched_epoch)
+        offset = common_end_offset(
+            leader_epoch=diverging.epoch,
+            leader_end_offset=diverging.end_offset,
+            local_epoch=known_epoch,
+            local_end_offset=known_end_offset,
+            log_end_offset=local.log_end_offset,
+            fetch_offset=state.fetch_offset,
+        )
+        self._log.info("log_diverged", partition=str(state.topic_partition), leader=diverging, was=was, now=offset)
+        state.replica.truncate_to(offset)
+        state.continue_at(offset)
+        if (state.fetch_offset, state.last_fetched_epoch) == was:
+            state.delay(self._now(), self._backoff_seconds)  # the same question would get the same answer
+
+    def _truncate_to_high_watermarks(self) -> None:
+        for state in list(self._states.values()):
+            if state.is_truncating:
+                try:
+                    state.replica.truncate_to(state.fetch_offset)
+                    state.continue_at(state.replica.log.log_end_offset)
+                except NotLeaderOrFollowerError:  # as in `_requests`
+                    pass
+                except Exception as error:
+                    self._handle(state, error)
+
+    def _take_error(self, state: PartitionFetchState, error: ErrorCode) -> None:
+        if error is ErrorCode.fenced_leader_epoch:
+            # The cluster is past our epoch: only metadata can tell whom to follow now.
+            raise FencedLeaderEpochError(f"The leader knows a newer epoch than {state.leader_epoch}")
+        say = self._log.info if error in _EXPECTED_ERRORS else self._log.error
+        say("fetch_refused", partition=str(state.topic_partition), error=error.name, epoch=state.leader_epoch)
+        state.delay(self._now(), self._backoff_seconds)
+
+    async def _return_into_range(self, state: PartitionFetchState, request: FollowerFetch) -> None:
+        """The leader's log does not have the offset asked for: find out what it has, and go there."""
+        try:
+            await place_in_range(self._leader, state, request)
+        except LeaderUnavailableError as error:
+            self._log.info("leader_unavailable", error=str(error), partitions=1)
+            state.delay(self._now(), self._backoff_seconds)
+        except KafkaError as error:
+            if not self._is_current(state) or not state.awaits(request):
+                return
+            if isinstance(error, StorageFailure) or error.code is ErrorCode.fenced_leader_epoch:
+                self._handle(state, error)
+            else:
+                self._take_error(state, error.code)
+        except Exception as error:
+            self._handle(state, error)
+
+    def _handle(self, state: PartitionFetchState, error: Exception) -> None:
+        """Corrupt bytes are asked for again; anything else that stops a partition leaves the others alone."""
+        if isinstance(error, NotLeaderOrFollowerError):  # the permission ended in the middle
+            state.delay(self._now(), self._backoff_seconds)
+        elif isinstance(error, CorruptMessageError | InvalidRecordError):
+            self._log.error("fetched_records_corrupt", partition=str(state.topic_partition), error=str(error))
+            state.delay(self._now(), self._backoff_seconds)
+        else:
+            self._fail(state, error)
+
+    def _fail(self, state: PartitionFetchState, error: Exception) -> None:
+        self.remove(state.topic_partition)
+        self._log.error(
+            "partition_not_followed", partition=str(state.topic_partition), error=str(error) or type(error).__name__
+        )
+        self._on_failed(state, error)
+
+    @property
+    def _backoff_seconds(self) -> float:
+        return self._config.current.replica_fetch_backoff_ms / 1000
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,193 @@
+"""ReplicaFetcherManager: which fetcher follows which partition (Kafka's AbstractFetcherManager)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple, TypeAlias
+
+import structlog
+
+from broker.common.errors import KafkaError, StorageFailure
+from broker.common.identifiers import TopicPartition, java_string_hash
+from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.replication.fetcher_stats import FetcherStats
+from broker.replication.follower_replica import FollowerReplica
+from broker.replication.leader_endpoint import LeaderEndPoint
+from broker.replication.partition import Partition
+from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.replica_fetcher import ReplicaFetcher
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderAddress(NamedTuple):
+    """Where a leader is reached: another address is another leader to a fetcher."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+class FetcherKey(NamedTuple):
+    leader: LeaderAddress
+    fetcher_id: int
+
+
+AddressOf: TypeAlias = Callable[[int], LeaderAddress | None]
+ConnectToLeader: TypeAlias = Callable[[LeaderAddress, int], LeaderEndPoint]
+
+
+class Failure(NamedTuple):
+    partition: Partition
+    leader_epoch: int
+    is_storage: bool  # the disk may be repaired; for all else only a new epoch helps
+
+
+def fetcher_id(topic_partition: TopicPartition, fetcher_count: int) -> int:
+    """Kafka's AbstractFetcherManager.getFetcherId, with Java's arithmetic."""
+    value = (31 * java_string_hash(topic_partition.topic) + topic_partition.partition) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed) % fetcher_count
+
+
+class ReplicaFetcherManager:
+    """The `FollowerFetchers` of a broker.  `address_of` knows where a broker is; None while it is not registered.
+
+    A partition is in one of three places: with a fetcher, failed, or waiting for its leader's registration.
+    """
+
+    def __init__(self, config: ConfigHolder[BrokerConfig], address_of: AddressOf, connect: ConnectToLeader) -> None:
+        self._config = config
+        self._address_of = address_of
+        self._connect = connect
+        self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
+        self._running: dict[FetcherKey, asyncio.Task[None]] = {}
+        self._fetcher_of: dict[TopicPartition, ReplicaFetcher] = {}
+        self._failed: dict[TopicPartition, Failure] = {}
+        self._leaderless: dict[TopicPartition, Partition] = {}
+        self._fetcher_count = config.current.num_replica_fetchers
+        self._tasks = BackgroundTasks("replica-fetchers")
+        self.stats: dict[int, FetcherStats] = {}  # by leader; a cluster has so many brokers and no more
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["ReplicaFetcherManager"]:
+        """Owns the fetchers' tasks."""
+        async with self._tasks:
+            yield self
+
+    # What is measured
+
+    @property
+    def fetchers(self) -> list[ReplicaFetcher]:
+        return list(self._fetchers.values())
+
+    def states(self) -> Iterator[tuple[ReplicaFetcher, PartitionFetchState]]:
+        """Every partition that is followed, with who follows it."""
+        for fetcher in self.fetchers:
+            for state in fetcher:
+                yield fetcher, state
+
+    @property
+    def max_lag(self) -> int:
+        """The most records a partition is behind its leader's high watermark."""
+        return max((state.lag or 0 for _, state in self.states()), default=0)
+
+    @property
+    def min_fetch_rate(self) -> float:
+        """Fetches a second of the slowest fetcher; 0 without any."""
+        if not self._fetchers:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        return min(fetcher.rate.per_second(now) for fetcher in self._fetchers.values())
+
+    @property
+    def failed_count(self) -> int:
+        return len(self._failed)
+
+    # FollowerFetchers
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._leave_one(partition.topic_partition)
+            self._follow_one(partition)
+
+    def leave(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self._leave_one(topic_partition)
+
+    def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
+        changed = frozenset(broker_ids)
+        waiting = [partition for partition in self._leaderless.values() if partition.leader_id in changed]
+        moved = [
+            state.replica.partition
+            for key, fetcher in self._fetchers.items()
+            if key.leader.broker_id in changed and self._address_of(key.leader.broker_id) != key.leader
+            for state in fetcher
+        ]
+        self.follow([*waiting, *moved])
+        self.stop_idle()
+
+    def stop_idle(self) -> None:
+        for key, fetcher in list(self._fetchers.items()):
+            if not len(fetcher):
+                del self._fetchers[key]
+                self._running.pop(key).cancel()
+                log.info("fetcher_stopped", fetcher=fetcher.name, leader=fetcher.leader_id)
+
+    def retry_failed(self) -> None:
+        again = [failure.partition for failure in self._failed.values() if failure.is_storage]
+        self.follow(partition for partition in again if partition.local_log is not None and not partition.is_leader)
+
+    def resize(self, fetcher_count: int) -> None:
+        """num.replica.fetchers has changed: partitions are shared out anew."""
+        if fetcher_count != self._fetcher_count:
+            self._fetcher_count = fetcher_count
+            self.follow([state.replica.partition for _, state in self.states()])
+            self.stop_idle()
+
+    # One partition
+
+    def _leave_one(self, topic_partition: TopicPartition) -> None:
+        self._failed.pop(topic_partition, None)
+        self._leaderless.pop(topic_partition, None)
+        fetcher = self._fetcher_of.pop(topic_partition, None)
+        if fetcher is not None:
+            fetcher.remove(topic_partition)
+
+    def _follow_one(self, partition: Partition) -> None:
+        address = self._address_of(partition.leader_id)
+        if address is None:
+            self._leaderless[partition.topic_partition] = partition
+            return
+        try:
+            state = PartitionFetchState(FollowerReplica(partition, partition.leader_epoch))
+        except KafkaError as error:
+            self._fail(partition, partition.leader_epoch, error)
+            return
+        fetcher = self._fetcher(FetcherKey(address, fetcher_id(partition.topic_partition, self._fetcher_count)))
+        fetcher.add(state)
+        self._fetcher_of[partition.topic_partition] = fetcher
+
+    def _fetcher(self, key: FetcherKey) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            leader_id = key.leader.broker_id
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                f"ReplicaFetcherThread-{key.fetcher_id}-{leader_id}",
+                leader_id,
+                self._connect(key.leader, key.fetcher_id),
+                self._config,
+                self.stats.setdefault(leader_id, FetcherStats()),
+                self._on_failed,
+            )
+            self._running[key] = self._tasks.start(fetcher.name, fetcher.run())
+        return fetcher
+
+    def _on_failed(self, state: PartitionFetchState, error: Exception) -> None:
+        self._fetcher_of.pop(state.topic_partition, None)
+        self._fail(state.replica.partition, state.leader_epoch, error)
+
+    def _fail(self, partition: Partition, leader_epoch: int, error: Exception) -> None:
+        self._failed[partition.topic_partition] = Failure(partition, leader_epoch, isinstance(error, StorageFailure))
