@@ -30,6 +30,7 @@ from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_session_cache import FetchSessionCache
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.replication.replica_manager import ReplicaManager, monotonic_ms
+from broker.replication.replica_selector import replica_selector
 from broker.server import handlers
 from broker.server.alter_partition_manager import ControllerAlterPartitionManager
 from broker.server.api_registry import ApiRegistry
@@ -171,6 +172,9 @@ class BrokerServer:
             broker_epoch=lambda: self.lifecycle.broker_epoch,
             is_fenced=lambda: self.lifecycle.is_fenced,
             answer_budget=answer_budget,
+            replica_selector=replica_selector(
+                self.config.current.replica_selector_class, self.identity.node_id, self.cache, monotonic_ms
+            ),
             fetchers=self.fetchers,
         )
 

@@ -1,5 +1,6 @@
 """TopicConfig: every setting of a topic, and the broker's setting that is its default (Kafka's LogConfig)."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self, TypeVar
 
@@ -32,6 +33,11 @@ from broker.config.value_types import BOOLEAN, DOUBLE, INT, INT64_MAX, LIST, LON
 
 T = TypeVar("T")
 
+# Kafka's ThrottledReplicaListValidator; an empty list is fine.
+THROTTLED_REPLICAS: Final = Valid[Any](
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    lambda entries: entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", entry) for entry in entries),
+)
 _TIERING: Final = "Tiered storage is not supported yet."
 _NO_MOVES: Final = "Replication is not throttled yet."
 
@@ -158,6 +164,7 @@ class TopicConfig(Config):
         "follower.replication.throttled.replicas",
         LIST,
         default=(),
+        valid=THROTTLED_REPLICAS,
         no_effect=_NO_MOVES,
         doc="Followers that replicate at the throttled rate, as `partition:broker`.",
     )
@@ -165,8 +172,8 @@ class TopicConfig(Config):
         "leader.replication.throttled.replicas",
         LIST,
         default=(),
-        no_effect=_NO_MOVES,
-        doc="Leaders whose followers replicate at the throttled rate, as `partition:broker`.",
+        valid=THROTTLED_REPLICAS,
+        doc="Leaders whose followers replicate at the throttled rate, as `partition:broker`; `*` is all of them.",
     )
     index_interval_bytes = TopicSetting(
         "index.interval.bytes",

@@ -41,6 +41,16 @@ class MeasuredIsrStats(Protocol):
     def failed_updates(self) -> int: ...
 
 
+class MeasuredThrottle(Protocol):
+    @property
+    def byte_rate(self) -> float: ...
+
+
+class MeasuredContext(Protocol):
+    @property
+    def leader_throttle(self) -> MeasuredThrottle: ...
+
+
 class MeasuredPurgatory(Protocol):
     @property
     def name(self) -> str: ...
@@ -56,6 +66,8 @@ class MeasuredReplicas(Protocol):
     def partitions(self) -> Iterator[MeasuredPartition]: ...
     @property
     def isr_stats(self) -> MeasuredIsrStats: ...
+    @property
+    def context(self) -> MeasuredContext: ...
     @property
     def purgatories(self) -> tuple[MeasuredPurgatory, ...]: ...
     @property
@@ -133,6 +145,12 @@ class ReplicationMetrics:
             self._topic_counter(name, bean, attribute, documentation)
         self._replica_manager_gauges()
         self._isr_counters()
+        self._registry.gauge(
+            "kafka_server_leaderreplication_byte_rate",
+            "Bytes per second sent to followers of replicas that leader.replication.throttled.replicas names.",
+            lambda: 0 if self._replicas is None else self._replicas.context.leader_throttle.byte_rate,
+            bean="kafka.server:type=LeaderReplication:byte-rate",
+        )
         self._partition_gauges()
         self._purgatories()
         self._fetch_sessions()

@@ -86,6 +86,8 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
         return 0
     if offset > limit or offset < log.log_start_offset:
         return ANSWER_NOW  # truncated, or deleted
+    if params.is_from_follower and partition.holds_back(params.replica_id):
+        return 0
     if offset < log.segments.active.base_offset < limit:
         return ANSWER_NOW  # one answer never spans two segments, so waiting could not fill it
     if params.min_bytes <= 1 and limit == log.log_end_offset:

@@ -35,6 +35,7 @@ class FetchParams:
         "fetch_only_leader",
         "is_from_follower",
         "isolation",
+        "listener_name",
         "max_bytes",
         "max_wait_ms",
         "min_bytes",
@@ -54,7 +55,9 @@ class FetchParams:
         max_bytes: int = 0x7FFFFFFF,
         isolation_level: int = 0,
         rack_id: str = "",
+        listener_name: str = "",
     ) -> None:
+        """`listener_name` is the one the client came through: only what it can reach there is of use to it."""
         self.version = version
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
@@ -62,6 +65,7 @@ class FetchParams:
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         self.rack_id = rack_id
+        self.listener_name = listener_name
         self.is_from_follower = replica_id >= 0
         self.fetch_only_leader = self.is_from_follower or (
             replica_id == CONSUMER_REPLICA_ID and version < FOLLOWER_FETCHING_VERSION

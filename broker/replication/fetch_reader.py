@@ -6,7 +6,7 @@ from the disk in a thread.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -25,6 +25,7 @@ from broker.replication.fetch_params import (
 )
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.partition import Partition
+from broker.replication.replica_selector import ReplicaSelector
 
 log = structlog.get_logger(__name__)
 
@@ -44,13 +45,6 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 
 
 NO_BOUND: Final = -1
-
-
-class ReplicaSelector(Protocol):
-    """The port of KIP-392: chooses another replica than the leader for a consumer."""
-
-    def select(self, partition: Partition, params: FetchParams, request: FetchPartition) -> int:
-        """The broker that should serve, -1 for the leader itself."""
 
 
 class FetchReader:
@@ -189,14 +183,15 @@ class FetchReader:
             limit = end_offset
         if offset < limit:
             result.has_more = True
-            if size_max > 0 or must_have_one:
+            is_held_back = params.is_from_follower and partition.holds_back(params.replica_id)
+            if not is_held_back and (size_max > 0 or must_have_one):
                 is_committed_only = isolation is FetchIsolation.TXN_COMMITTED
                 found = local.read(offset, size_max, limit, min_one_batch=must_have_one, with_aborted=is_committed_only)
                 result.file_slice = found.file_slice
                 result.size_bytes = found.size_bytes
                 result.aborted_transactions = found.aborted_transactions
             # A reader on an older segment than the limit gets no more by waiting: an answer spans one segment.
-            result.completes_fetch = offset < local.segments.active.base_offset < limit
+            result.completes_fetch = not is_held_back and offset < local.segments.active.base_offset < limit
         elif offset > limit:
             result.completes_fetch = True  # between what it may see and the end: empty, at once
         if isolation is FetchIsolation.TXN_COMMITTED and result.aborted_transactions is None:

@@ -430,6 +430,24 @@ class Partition:
         if self.delete_records_waiting and not moved and previous_start_offset != log_start_offset:
             self._context.on_delete_records_progress(self)
 
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower that is not in sync gets no records for now (KIP-73)."""
+        throttle = self._context.leader_throttle
+        return (
+            throttle.covers(self.topic_partition.partition, self.log.config.leader_replication_throttled_replicas)
+            and replica_id not in self._in_sync.state.isr
+            and throttle.is_exceeded
+        )
+
+    def count_bytes_to_follower(self, size_bytes: int) -> None:
+        """Count what is about to be sent; the throttle counts in-sync followers of its replicas too, as in Kafka."""
+        self.topic_stats.replication_bytes_out += size_bytes
+        local, throttle = self.local_log, self._context.leader_throttle
+        if local is not None and throttle.covers(
+            self.topic_partition.partition, local.config.leader_replication_throttled_replicas
+        ):
+            throttle.record(size_bytes)
+
     def note_idle_follower(self, replica_id: int, last_fetch_time_ms: int) -> None:
         """A follower whose session found nothing new here was caught up when it last asked."""
         replica = self.remote_replicas.get(replica_id)

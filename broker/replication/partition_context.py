@@ -11,6 +11,7 @@ from broker.log.unified_log import UnifiedLog
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.alter_partition_manager import AlterPartitionManager
 from broker.replication.fetch_params import FetchPartition
+from broker.replication.replication_throttle import ReplicationThrottle
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -50,6 +51,7 @@ class PartitionContext:
         "config",
         "create_log",
         "isr_stats",
+        "leader_throttle",
         "local_broker_id",
         "metadata_cache",
         "monotonic_ms",
@@ -77,3 +79,6 @@ class PartitionContext:
         self.broker_epoch = broker_epoch
         self.on_delete_records_progress = on_delete_records_progress
         self.isr_stats = IsrStats()
+        self.leader_throttle = ReplicationThrottle(
+            local_broker_id, config, monotonic_ms, lambda current: current.leader_replication_throttled_rate
+        )

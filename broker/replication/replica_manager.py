@@ -354,7 +354,7 @@ class ReplicaManager:
             partition = result.request.hosted
             if partition is not None and result.size_bytes:
                 if is_from_follower:
-                    partition.topic_stats.replication_bytes_out += result.size_bytes
+                    partition.count_bytes_to_follower(result.size_bytes)
                 else:
                     partition.topic_stats.bytes_out += result.size_bytes
 

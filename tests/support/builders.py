@@ -32,6 +32,7 @@ from broker.replication.fetch_session_cache import FetchSessionCache
 from broker.replication.partition import Partition
 from broker.replication.produce_result import PartitionProduceResult
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replica_selector import replica_selector
 from broker.schemas.cluster_metadata import (
     BrokerEndpoint,
     ConfigRecord,
@@ -193,6 +194,9 @@ class ReplicaWorld:
             broker_epoch=lambda: 10 + LOCAL_BROKER_ID,
             monotonic_ms=lambda: self.now_ms,
             is_fenced=lambda: self.is_fenced,
+            replica_selector=replica_selector(
+                self.config.current.replica_selector_class, LOCAL_BROKER_ID, self.metadata, lambda: self.now_ms
+            ),
         )
         self.sessions = FetchManager(
             FetchSessionCache(1000, Chance(2)),
@@ -217,7 +221,9 @@ class ReplicaWorld:
         self.metadata.set_image(image)
         self.replicas.apply_metadata(delta, image)
 
-    def register_brokers(self, *broker_ids: int, fenced: bool = False, epoch: int | None = None) -> None:
+    def register_brokers(
+        self, *broker_ids: int, fenced: bool = False, epoch: int | None = None, rack: str | None = None
+    ) -> None:
         """Brokers on 10.0.0.<id>:9092 with the epoch 10 + id."""
         self.replay(
             *(
@@ -226,6 +232,7 @@ class ReplicaWorld:
                     incarnation_id=UUID(int=1000 + broker_id),
                     broker_epoch=10 + broker_id if epoch is None else epoch,
                     fenced=fenced,
+                    rack=rack,
                     end_points=(
                         BrokerEndpoint(name=LISTENER, host=f"10.0.0.{broker_id}", port=9092, security_protocol=0),
                     ),

@@ -56,11 +56,14 @@ def fetch(
       max_bytes and partition_max_bytes (KIP-74), everything else fits.  Waits until min_bytes are there, an error or
       a divergence has to be told, or max_wait_ms are over.  read_committed ends at the last stable offset and lists
       the aborted transactions; control batches are delivered.  Sessions (KIP-227) answer what is new only.
+      With replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector a leader sends a consumer to
+      the most caught-up in-sync replica of its rack (KIP-392): no records, at once, and that replica's id.  A follower
+      serves consumers of version 11 and later up to its own high watermark.
       While clients leave 256 MiB of answers unread, a fetch gets one batch at a time.
     Versions:  4 isolation level · 5 log start offset · 7 sessions · 9 leader epochs · 10 zstd · 11 rack ·
       12 flexible, diverging epochs · 13 topic ids · 15 replica state · 16 leader hints · 17 directory id ·
       18 high watermark of a follower (accepted, not used).
-    Left out:  down-conversion (KIP-896), reads from remote storage, quotas, the choice of a preferred read replica.
+    Left out:  down-conversion (KIP-896), reads from remote storage, quotas.
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _FetchCall(frame.version, frame.correlation_id, context, slot, replicas, cache)
@@ -76,6 +79,7 @@ def fetch(
         max_bytes,
         request.isolation_level,
         request.rack_id,
+        context.listener_name if request.rack_id else "",  # only the choice of a replica by rack looks at it
     )
     call.start(
         params,
