@@ -119,6 +119,7 @@ class BrokerServer:
         self.config, self.identity = config, identity
         self.cache = MetadataCache()
         self.publisher = MetadataPublisher(self.cache)
+        self.publisher.hold()
         self.repository = ConfigRepository(config.current, self.cache)
         self.link = ControllerLink(config.current, identity, controllers, self.publisher, network)
         self.lifecycle = BrokerLifecycleManager(
@@ -253,6 +254,7 @@ class BrokerServer:
             await self.lifecycle.start(self.advertised_listeners(), self.logs.previous_broker_epoch)
             await self.lifecycle.wait_until_caught_up()
             self.replicas.set_stray_logs_aside(self.cache.image)
+            await self.publisher.release()
             self.lifecycle.set_ready_to_unfence()
             await self.lifecycle.wait_until_unfenced()
             await self.sockets.start_accepting()

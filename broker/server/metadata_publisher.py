@@ -35,12 +35,17 @@ class MetadataPublisher:
 
     A subscriber that fails is counted and loud, and the others still hear: half of a broker that follows the cluster
     is better than none, as in Kafka, where the publishing fault handler of brokers does not halt.
+
+    Between `hold` and `release` images reach the cache alone.  A broker that starts holds until the metadata knows its
+    new registration (Kafka installs the publisher after the initial catch-up): an older image may make it the leader of
+    an epoch of which a crash has taken records away, and a leader must not lose records within its epoch.
     """
 
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
         self._subscribers: list[tuple[PublishingStage, str, Subscriber]] = []
         self._preparations: list[tuple[str, Preparation]] = []
+        self._is_holding = False
         self.published_offset: Offset = NO_OFFSET
         self.error_count = 0
 
@@ -54,8 +59,23 @@ class MetadataPublisher:
         ahead; it must be right without it."""
         self._preparations.append((name, preparation))
 
+    def hold(self) -> None:
+        """Tell subscribers nothing until `release`."""
+        self._is_holding = True
+
+    async def release(self) -> None:
+        """Tell subscribers the whole image of now as one change, and from now on every change."""
+        await self._prepare(MetadataDelta.between(MetadataImage.EMPTY, self._cache.image), self._cache.image)
+        self._is_holding = False
+        image = self._cache.image  # may be newer than the prepared one
+        self.publish(MetadataDelta.between(MetadataImage.EMPTY, image), image)
+
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Do ahead what publishing this would take long for; call it before `publish`."""
+        if not self._is_holding:
+            await self._prepare(delta, image)
+
+    async def _prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         for name, preparation in self._preparations:
             try:
                 await preparation(delta, image)
@@ -66,7 +86,7 @@ class MetadataPublisher:
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Make an image the broker's view.  `published_offset` moves only when everybody has heard of it."""
         self._cache.set_image(image)
-        for _, name, subscriber in self._subscribers:
+        for _, name, subscriber in () if self._is_holding else self._subscribers:
             try:
                 subscriber(delta, image)
             except Exception:
