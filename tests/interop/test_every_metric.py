@@ -86,6 +86,9 @@ MOVED_BY_UNIT_TEST = {
     f"{REPLICAS}_offlinereplicacount": (
         "tests/unit/metrics/test_replication_metrics.py::test_partitions_and_their_isr"
     ),
+    "kafka_server_leaderreplication_byte_rate": (
+        "tests/unit/metrics/test_replication_metrics.py::test_what_throttled_replicas_are_sent"
+    ),
     f"{REPLICAS}_isrexpands_total": "tests/unit/metrics/test_replication_metrics.py::test_changes_of_the_isr",
     f"{REPLICAS}_isrshrinks_total": "tests/unit/metrics/test_replication_metrics.py::test_changes_of_the_isr",
     f"{REPLICAS}_failedisrupdates_total": ("tests/unit/metrics/test_replication_metrics.py::test_changes_of_the_isr"),

@@ -33,6 +33,9 @@ _OFFSETS_KEPT = (
     f"{_GROUP}/test_offset_metadata_manager.py::test_40_the_time_offsets_are_kept_and_looked_at_are_settings"
 )
 
+_HELD_BACK = f"{_UNIT}/replication/test_fetch_reader.py::test_a_follower_that_catches_up_is_held_back_by_the_throttle"
+_THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_window_is_a_setting"
+
 # The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
 REACHES_TOPICS: Final = f"{_CONFIG}/test_topic_config.py::test_each_setting_of_the_broker_reaches_its_topics"
 
@@ -134,6 +137,12 @@ BROKER: Final = {
     "leader.imbalance.check.interval.seconds": (
         f"{_CONTROLLER}/test_controller_maintenance.py::test_leadership_goes_back_to_preferred_replicas"
     ),
+    "replica.selector.class": (
+        f"{_UNIT}/replication/test_replica_selector.py::test_a_consumer_is_sent_to_the_in_sync_replica_of_its_rack"
+    ),
+    "leader.replication.throttled.rate": _HELD_BACK,
+    "replication.quota.window.num": _THROTTLE_WINDOW,
+    "replication.quota.window.size.seconds": _THROTTLE_WINDOW,
     "replica.lag.time.max.ms": f"{_UNIT}/replication/test_replica_manager.py::test_the_lag_time_is_a_setting",
     "replica.high.watermark.checkpoint.interval.ms": _CHECKPOINTS,
     "group.min.session.timeout.ms": _SESSIONS,
@@ -169,6 +178,7 @@ TOPIC: Final = {
     "flush.ms": f"{_LOG}/test_log_housekeeper.py::test_flush_ms_flushes_what_is_old_enough",
     "index.interval.bytes": _NEW_SEGMENT,
     "internal.segment.bytes": f"{_CONFIG}/test_topic_config.py::test_segments_may_be_small_for_tests_only",
+    "leader.replication.throttled.replicas": _HELD_BACK,
     "max.compaction.lag.ms": (
         f"{_LOG}/test_unified_log.py::test_segments_of_compacted_topics_are_closed_by_their_compaction_lag"
     ),

@@ -29,11 +29,7 @@ def test_every_topic_setting_of_kafka_is_here_with_type_default_and_bounds() -> 
         assert setting.config_type.name == kafka.type, name
         assert setting.importance.value == kafka.importance, name
         assert setting.default_text == (None if kafka.default == "<null>" else kafka.default), name
-        if name not in (
-            "internal.segment.bytes",
-            "follower.replication.throttled.replicas",
-            "leader.replication.throttled.replicas",
-        ):
+        if name != "internal.segment.bytes":
             assert (setting.valid.text if setting.valid else "") == kafka.valid, name
 
 
@@ -122,3 +118,12 @@ def test_values_must_fit_together() -> None:
 
 def test_unknown_names_among_stored_values_are_left_aside() -> None:
     assert TopicConfig.effective(BROKER, {"from.the.future": "1"}).unknown_names == ("from.the.future",)
+
+
+@pytest.mark.parametrize("name", ["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"])
+def test_throttled_replicas_are_all_or_pairs_of_partition_and_broker(name: str) -> None:
+    for text in ("", "*", "0:1", "0:1, 12:34"):
+        TopicConfig.effective(BROKER, {name: text})
+    for text in ("none", "0", "0:1,*", "0:1:2", "a:1"):
+        with pytest.raises(ConfigError):
+            TopicConfig.effective(BROKER, {name: text})

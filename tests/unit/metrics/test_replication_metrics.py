@@ -144,6 +144,13 @@ def test_changes_of_the_isr(scraped: Scraped) -> None:
     assert scraped.replica_manager("failedisrupdates_total") == 1
 
 
+def test_what_throttled_replicas_are_sent(scraped: Scraped) -> None:
+    scraped.world.create_topic(configs={"leader.replication.throttled.replicas": "*"})
+    scraped.world.partition().count_bytes_to_follower(300)
+    scraped.world.partition().count_bytes_to_follower(400)
+    assert scraped.value("kafka_server_leaderreplication_byte_rate") == 700
+
+
 def test_what_waits_and_what_waited_in_vain(scraped: Scraped) -> None:
     async def story(loop: SimLoop) -> None:
         world = scraped.world

@@ -99,3 +99,22 @@ def test_a_failing_look_ends_the_wait(tmp_path: Path, monkeypatch: pytest.Monkey
     operation = DelayedFetch(FetchParams(version=12), source, on_ready=ready.append, read_again=lambda *_: None)
     operation.on_partition_changed(FetchPartition("t", 0, 0, 1))
     assert ready == [operation]
+
+
+def test_a_follower_that_is_held_back_is_not_woken_by_what_it_may_not_have(tmp_path: Path) -> None:
+    world = ReplicaWorld(tmp_path, {"leader.replication.throttled.rate": "0"})
+    world.register_brokers(1, 2, 3)
+    world.create_topic(
+        replicas=(1, 2, 3), isr=(1, 2), configs={"leader.replication.throttled.replicas": "*"}, leader_epoch=5
+    )
+    world.append(batch("a"))
+    behind, in_sync = FetchParams(version=12, replica_id=3), FetchParams(version=12, replica_id=2)
+    assert available_bytes(hosted_request(world), behind) == 1
+    world.partition().count_bytes_to_follower(1)
+    assert available_bytes(hosted_request(world), behind) == 0
+    assert available_bytes(hosted_request(world), in_sync) == 1
+    world.partition().log.roll()
+    world.append(batch("b"))
+    assert available_bytes(hosted_request(world), behind) == 0  # an older segment is no reason either
+    assert available_bytes(hosted_request(world), in_sync) == ANSWER_NOW
+    assert available_bytes(hosted_request(world, current_leader_epoch=4), behind) == ANSWER_NOW

@@ -287,3 +287,29 @@ def test_a_selector_may_send_consumers_to_another_replica(world: ReplicaWorld) -
     assert sent.completes_fetch
     (old,) = reader.locate(FetchParams(version=10), [asked()], is_first_read=True)
     assert (old.preferred_read_replica, old.size_bytes) == (-1, len(batch("a")))
+
+
+def test_a_follower_that_catches_up_is_held_back_by_the_throttle(tmp_path: Path) -> None:
+    """KIP-73: no records above the rate, but its progress counts; in-sync followers are counted, and not held back."""
+    world = ReplicaWorld(tmp_path, {"leader.replication.throttled.rate": "100"})
+    world.register_brokers(1, 2, 3)
+    throttled = {"leader.replication.throttled.replicas": "0:1"}
+    world.create_topic(replicas=(1, 2, 3), isr=(1, 2), partitions=2, configs=throttled)
+    for partition in range(2):
+        world.append(batch(b"x" * 1000), batch("y"), partition=partition)
+    behind = FetchParams(version=12, replica_id=3, replica_epoch=13)
+
+    first, other = read(world, [asked(0, max_bytes=1), asked(0, 1)], behind)
+    world.replicas.count_bytes_out([first, other], is_from_follower=True)
+    assert first.size_bytes > 1000
+    assert world.replicas.context.leader_throttle.byte_rate == first.size_bytes  # of the covered partition alone
+    held, other = read(world, [asked(1), asked(0, 1)], behind)
+    assert (held.size_bytes, held.error, held.has_more, held.completes_fetch) == (0, ErrorCode.none, True, False)
+    assert (held.high_watermark, world.partition().remote_replicas[3].log_end_offset) == (0, 1)
+    assert other.size_bytes > 1000
+    in_sync = FetchParams(version=12, replica_id=2, replica_epoch=12)
+    (unhindered,) = read(world, [asked(1)], in_sync)
+    assert values_of(unhindered.records) == [b"y"]
+    world.now_ms += 11_000
+    (again,) = read(world, [asked(1)], behind)
+    assert values_of(again.records) == [b"y"]
