@@ -56,54 +56,10 @@ def protocols(*names: str, metadata: bytes = b"") -> tuple[MemberProtocol, ...]:
     return tuple(MemberProtocol(name, metadata or subscription(TOPIC)) for name in names)
 
 
-class GroupWorld:
-    """`start` elects the coordinator for every partition; `restart` brings another one up on the same logs."""
+class GroupRequests:
+    """What clients ask of the coordinator in `groups`."""
 
-    def __init__(
-        self, loop: SimLoop, properties: Mapping[str, str] | None = None, *, log_bytes_max: int = LOG_BYTES_MAX
-    ) -> None:
-        self.clock = SimClock(loop)
-        self.config = ConfigHolder(BrokerConfig({**NODE, **(properties or {})}))
-        self.writer = MemoryPartitionWriter()
-        self._log_bytes_max = log_bytes_max
-        self.seed = 0
-        self.epoch = 0
-        self.groups = self._coordinator()
-
-    def _coordinator(self) -> GroupCoordinator:
-        self.seed += 1
-        self.registry = MetricsRegistry()
-        metrics = CoordinatorMetrics(self.registry)
-        groups = GroupCoordinator(
-            self.config, self.clock, Chance(self.seed), self.writer, metrics, log_bytes_max=self._log_bytes_max
-        )
-        metrics.read_from(groups, lambda topic, partition: 100)
-        return groups
-
-    async def start(self) -> "GroupWorld":
-        await self.groups.startup()
-        self.epoch += 1
-        for partition in range(self.groups.partition_count):
-            self.groups.on_election(partition, self.epoch)
-        await settle()
-        return self
-
-    async def restart(self) -> None:
-        """As after kill -9: whatever was only in memory is gone."""
-        old = self.groups
-        self.groups = self._coordinator()
-        await self.start()
-        await old.shutdown()
-
-    @property
-    def log(self) -> MemoryLog:
-        return self.writer.log(0)
-
-    @property
-    def shard(self) -> GroupCoordinatorShard:
-        return self.groups._runtime.shard(0)
-
-    # -- requests -----------------------------------------------------------------------------------------------------
+    groups: GroupCoordinator
 
     def join(self, member_id: str = "", **changes: Any) -> "asyncio.Task[JoinGroupResult]":
         """Version 9 of a dynamic member, changed by keywords; the task may stay parked."""
@@ -184,6 +140,54 @@ class GroupWorld:
     async def fetch_offset(self, **changes: Any) -> int:
         """The offset of `t-0`."""
         return (await self.fetch({TOPIC: (0,)}, **changes)).topics[TOPIC][0].offset
+
+
+class GroupWorld(GroupRequests):
+    """`start` elects the coordinator for every partition; `restart` brings another one up on the same logs."""
+
+    def __init__(
+        self, loop: SimLoop, properties: Mapping[str, str] | None = None, *, log_bytes_max: int = LOG_BYTES_MAX
+    ) -> None:
+        self.clock = SimClock(loop)
+        self.config = ConfigHolder(BrokerConfig({**NODE, **(properties or {})}))
+        self.writer = MemoryPartitionWriter()
+        self._log_bytes_max = log_bytes_max
+        self.seed = 0
+        self.epoch = 0
+        self.groups = self._coordinator()
+
+    def _coordinator(self) -> GroupCoordinator:
+        self.seed += 1
+        self.registry = MetricsRegistry()
+        metrics = CoordinatorMetrics(self.registry)
+        groups = GroupCoordinator(
+            self.config, self.clock, Chance(self.seed), self.writer, metrics, log_bytes_max=self._log_bytes_max
+        )
+        metrics.read_from(groups, lambda topic, partition: 100)
+        return groups
+
+    async def start(self) -> "GroupWorld":
+        await self.groups.startup()
+        self.epoch += 1
+        for partition in range(self.groups.partition_count):
+            self.groups.on_election(partition, self.epoch)
+        await settle()
+        return self
+
+    async def restart(self) -> None:
+        """As after kill -9: whatever was only in memory is gone."""
+        old = self.groups
+        self.groups = self._coordinator()
+        await self.start()
+        await old.shutdown()
+
+    @property
+    def log(self) -> MemoryLog:
+        return self.writer.log(0)
+
+    @property
+    def shard(self) -> GroupCoordinatorShard:
+        return self.groups._runtime.shard(0)
 
     # -- whole stories ------------------------------------------------------------------------------------------------
 
