@@ -7,7 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
-JARS = ROOT / ".cache" / f"kafka-{VERSION}"
+CACHE = ROOT / ".cache"
+JARS = CACHE / f"kafka-{VERSION}"
 TOOLS = "org.apache.kafka.tools"
 
 
@@ -59,3 +60,25 @@ def run(
     output = done.stdout + done.stderr
     assert not check or done.returncode == 0, f"{tool} {' '.join(arguments)} exited {done.returncode}:\n{output}"
     return output if with_errors else done.stdout
+
+
+def server_command(version: str, main: str, *arguments: str, home: Path, heap: str = "192m") -> list[str]:
+    """The command line of a server, or of what formats it, of any version; it may write below `home`."""
+    return [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dpeer.log.level=info",
+        f"-Dkafka.logs.dir={home}",
+        f"-Dlog4j2.configurationFile={ROOT / 'tests/java/log4j2.properties'}",
+        "-cp",
+        f"{jars_of(version)}/*",
+        main,
+        *arguments,
+    ]
+
+
+def jars_of(version: str) -> Path:
+    """Where `make java-tools KAFKA_VERSION=version` puts them."""
+    return CACHE / f"kafka-{version}"
