@@ -33,6 +33,9 @@ STARTING_INTERVAL_MS: Final = 10  # a start is waiting for each of these heartbe
 UNFENCING_INTERVAL_MS: Final = 50
 SHUTDOWN_INTERVAL_MS: Final = 50
 BACKOFF_MIN_MS: Final = 100
+# The session of the process before us is what is waited for most: Kafka's back-off, a whole session at most, would
+# sleep for seconds after it has ended.
+REGISTRATION_BACKOFF_MAX_MS: Final = 1_000
 
 
 class BrokerStartError(Exception):
@@ -184,7 +187,7 @@ class BrokerLifecycleManager:
             reason = self._registration_refused(response.error_code)
             log.warning("broker_registration_refused", error=response.error_code.name, retry_in_ms=backoff_ms)
             await asyncio.sleep(min(backoff_ms, max(remaining_ms, 1)) / 1000)
-            backoff_ms = min(backoff_ms * 2, config.broker_session_timeout_ms)
+            backoff_ms = min(backoff_ms * 2, REGISTRATION_BACKOFF_MAX_MS)
 
     def _registration_refused(self, error: ErrorCode) -> str:
         """Why it is worth trying again; BrokerStartError when it is not."""

@@ -145,9 +145,9 @@ def test_the_registration_tells_everything() -> None:
 
 def test_a_twin_that_is_alive_is_waited_for_with_back_off() -> None:
     async def play(loop: SimLoop, setup: Setup) -> None:
-        setup.registration_errors = [ErrorCode.duplicate_broker_registration] * 5
+        setup.registration_errors = [ErrorCode.duplicate_broker_registration] * 7
         await setup.lifecycle.start(LISTENERS)
-        assert loop.time() == pytest.approx(0.1 + 0.2 + 0.4 + 0.8 + 1.6)
+        assert loop.time() == pytest.approx(0.1 + 0.2 + 0.4 + 0.8 + 1 + 1 + 1)
 
     story_of(play)
 
