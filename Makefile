@@ -9,7 +9,7 @@ OPTIONS ?=
 CASES ?= 1000000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer crash fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,10 @@ bench-peer: $(STAMP) ## the same loads on Apache Kafka and on us, taking turns (
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
 	WHERRY_SEEDS=1000 $(BIN)/python -m pytest -q -s tests/properties/test_log_recovery.py tests/simulation
+
+FAULTS ?= kill
+chaos: $(STAMP) ## faults under load on three brokers: FAULTS=kill|pause|cut|roll OPTIONS="--seconds 600" (docs/testing.md)
+	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python -m tests.cluster.chaos $(FAULTS) $(OPTIONS)
 
 # Peers' own suites against our broker; SUITE_DIR names a checkout (tests/suites/expected tells the versions).
 suite-aiokafka: $(STAMP) ## aiokafka's own tests, compared with the list of what passes

@@ -224,11 +224,10 @@ class TailReader:
         error = message.error()
         if error is None:
             entries = self.log[partition_of(message)]
-            if message.offset() != len(entries):
-                self.findings.append(
-                    f"partition {message.partition()}: {message.offset()} behind {len(entries)} records"
-                )
-            entries.append(Entry(message.offset(), parse_value(message.value())))
+            entry = entry_of(message)
+            if entry.offset != len(entries):
+                self.findings.append(f"partition {message.partition()}: {entry.offset} behind {len(entries)} records")
+            entries.append(entry)
         elif error.name() in ("_AUTO_OFFSET_RESET", "_LOG_TRUNCATION", "OFFSET_OUT_OF_RANGE"):
             self.findings.append(f"partition {message.partition()}: {error}")
         else:
@@ -241,7 +240,7 @@ class TailReader:
 
 
 def read_log(bootstrap: str, topic: str, partitions: int, timeout_s: float = 120) -> dict[int, list[Entry]]:
-    """Everything up to the high watermarks of now."""
+    """Everything from the log starts to the high watermarks of now."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -256,13 +255,14 @@ def read_log(bootstrap: str, topic: str, partitions: int, timeout_s: float = 120
     ends: dict[int, int] = {}
     assigned = []
     for partition in range(partitions):
-        position = confluent_kafka.TopicPartition(topic, partition, 0)
-        _, ends[partition] = consumer.get_watermark_offsets(position, timeout=20)
+        position = confluent_kafka.TopicPartition(topic, partition)
+        position.offset, ends[partition] = consumer.get_watermark_offsets(position, timeout=20)
         log[partition] = []
-        assigned.append(position)
+        if position.offset < ends[partition]:
+            assigned.append(position)
     consumer.assign(assigned)
     deadline = time.monotonic() + timeout_s
-    while any(len(log[partition]) < ends[partition] for partition in log):
+    while any(not entries or entries[-1].offset < ends[partition] - 1 for partition, entries in log.items()):
         assert time.monotonic() < deadline, f"read only {sum(map(len, log.values()))} of {sum(ends.values())} records"
         for message in consumer.consume(10_000, timeout=1):
             assert message.error() is None, message.error()

@@ -141,10 +141,13 @@ class BrokerProcess:
         self.stop()
         self.start()
 
-    def log_tail(self, lines: int = 60) -> str:
+    def log_text(self) -> str:
         with contextlib.suppress(FileNotFoundError):
-            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+            return self.log_file.read_text(errors="replace")
         return ""
+
+    def log_tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log_text().splitlines()[-lines:])
 
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:

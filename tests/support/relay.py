@@ -3,7 +3,8 @@
 Every node advertises a relay's port instead of its own.  The first frame of a connection names its client
 ("broker-2-fetcher-0", "raft-client-2", "2": node 2; anything else: a client), so one relay per listener tells all
 pairs apart.  A cut is a set of directed pairs (from, to): bytes of such a pair stand still, connections stay open, new
-ones are accepted and silent, as with a router that drops packets.  `heal` lets go of what stood still, or resets it.
+ones are accepted and silent, as with a router that drops packets.  What stands still goes on its way when the cut is
+healed, unless it is reset.
 """
 
 import asyncio
@@ -80,9 +81,13 @@ class Relays:
         """From now on exactly these directed pairs stand still."""
         self._call(self._set(frozenset(pairs)))
 
-    def heal(self, *, reset: bool = False) -> None:
-        """Nothing stands still; with `reset` the connections of the pairs that did are lost."""
-        self._call(self._heal(reset))
+    def heal(self) -> None:
+        """Nothing stands still any more; what did goes on its way."""
+        self.cut(())
+
+    def reset(self, pairs: Iterable[Pair]) -> None:
+        """The connections of these pairs are lost, as when the other side came back without knowing of them."""
+        self._call(self._reset(frozenset(pairs)))
 
     def _call(self, work: Coroutine[object, object, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
@@ -98,13 +103,11 @@ class Relays:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _heal(self, reset: bool) -> None:
-        if reset:
-            for connection in list(self._connections):
-                pair = connection.pair
-                if pair is not None and (pair in self._cut or pair[::-1] in self._cut):
-                    connection.abort()
-        await self._set(frozenset())
+    async def _reset(self, pairs: frozenset[Pair]) -> None:
+        for connection in list(self._connections):
+            pair = connection.pair
+            if pair is not None and (pair in pairs or pair[::-1] in pairs):
+                connection.abort()
 
     async def _close(self) -> None:
         for server in self._servers:
