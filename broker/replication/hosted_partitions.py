@@ -110,7 +110,7 @@ class HostedPartitions:
         self._follow(changes.followers, image, context)
         if delta.changed_brokers:
             self._fetchers.on_brokers_changed(delta.changed_brokers)
-        self._fetchers.stop_idle()
+        self._fetchers.settle()
 
     def _follow(
         self,

@@ -50,9 +50,12 @@ class LeaderEndPoint(Protocol):
     """
 
     async def fetch(
-        self, requests: Mapping[TopicPartition, FollowerFetch]
+        self, requests: Mapping[TopicPartition, FollowerFetch], *, max_wait_ms: int
     ) -> Mapping[TopicPartition, FetchedPartition]:
-        """Everything this fetcher follows and is ready to receive.  LeaderUnavailableError, FetchSessionError."""
+        """Everything this fetcher follows and is ready to receive; the leader may wait so long for records to come.
+
+        LeaderUnavailableError, FetchSessionError.  It may be cancelled: the next fetch then begins another session.
+        """
 
     async def latest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
         """The leader's log end offset.  LeaderUnavailableError, or KafkaError with the leader's code."""

@@ -1,8 +1,12 @@
 """How far a follower has fetched one partition (Kafka's PartitionFetchState)."""
 
+from typing import Final
+
 from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import FollowerFetch
+
+FIRST_RETRY_SECONDS: Final = 0.05  # a leader is seldom further behind the metadata than that
 
 
 class PartitionFetchState:
@@ -14,6 +18,7 @@ class PartitionFetchState:
 
     __slots__ = (
         "_delayed_until",
+        "_patience",
         "_request",
         "fetch_offset",
         "is_truncating",
@@ -31,6 +36,7 @@ class PartitionFetchState:
         self.lag: int | None = None  # records behind the leader's high watermark; None before the first answer
         self.refused_in_range_at: int | None = None  # asked there, out of range by the leader, yet within its range
         self._delayed_until = 0.0
+        self._patience = FIRST_RETRY_SECONDS
         self._request: FollowerFetch | None = None
         log = replica.log
         latest = log.latest_epoch
@@ -76,6 +82,7 @@ class PartitionFetchState:
         self.fetch_offset = fetch_offset
         self.last_fetched_epoch = NO_EPOCH if latest is None else latest
         self.is_truncating = False
+        self._patience = FIRST_RETRY_SECONDS
         self.refused_in_range_at = None
         self._request = None
 
@@ -87,3 +94,8 @@ class PartitionFetchState:
         """Leave the partition out for a while; one that waits already waits no longer."""
         if self._delayed_until <= now:
             self._delayed_until = now + seconds
+
+    def delay_briefly(self, now: float, seconds_max: float) -> None:
+        """Leave it out for less, at first: the leader is about to learn what we know, or we what it knows."""
+        self.delay(now, min(self._patience, seconds_max))
+        self._patience = min(2 * self._patience, seconds_max)

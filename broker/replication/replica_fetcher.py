@@ -5,6 +5,7 @@ deleted) makes the answer for that partition void: see `PartitionFetchState.awai
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -37,6 +38,7 @@ from broker.replication.truncation import common_end_offset
 
 log = structlog.get_logger(__name__)
 
+INTERRUPT_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
 YIELD_BYTES: Final = 1024 * 1024  # appended without letting others run: what a leader appends at once for a producer
 
 # The leader, or we, have not heard of the latest metadata yet: worth another try, not worth a warning.
@@ -74,7 +76,10 @@ class ReplicaFetcher:
         self._on_failed = on_failed
         self._states: dict[TopicPartition, PartitionFetchState] = {}  # least recently served first
         self._changed = asyncio.Event()
+        self._asking: asyncio.Timeout | None = None
+        self._interruptible_from = 0.0
         self._session_errors = 0  # in a row
+        self._is_unavailable = False
         self._log = log.bind(fetcher=name, leader=leader_id)
 
     # What it follows
@@ -92,6 +97,8 @@ class ReplicaFetcher:
             self.remove(state.topic_partition)
             self._states[state.topic_partition] = state
         self._changed.set()
+        if self._asking is not None and self._asking.when() is None:
+            self._asking.reschedule(max(self._now(), self._interruptible_from))
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop following at once: an answer under way finds nobody."""
@@ -117,19 +124,38 @@ class ReplicaFetcher:
         if not requests:
             await self._wait_for_work()
             return
-        now = self._now()
-        self._stats.requests += 1
-        self.rate.mark(now)
         try:
-            answers = await self._leader.fetch(requests)
+            answers = await self._ask(requests)
         except LeaderUnavailableError as error:
-            self._log.info("leader_unavailable", error=str(error), partitions=len(requests))
+            self._on_unavailable(error)
             self._delay_asked(requests)
         except FetchSessionError as error:
             await self._on_session_error(error, requests)
         else:
             self._session_errors = 0
+            self._is_unavailable = False
             await self._take(requests, answers)
+
+    async def _ask(self, requests: Mapping[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
+        """One fetch.  A partition that is added while the leader waits for records has it begin anew: whoever has a
+        new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it."""
+        now = self._now()
+        self._stats.requests += 1
+        self.rate.mark(now)
+        self._interruptible_from = now + INTERRUPT_SECONDS
+        try:
+            async with asyncio.timeout_at(None) as self._asking:
+                return await self._leader.fetch(requests, max_wait_ms=self._wait_ms(now))
+        except TimeoutError:
+            return {}
+        finally:
+            self._asking = None
+
+    def _wait_ms(self, now: float) -> int:
+        """How long the leader may wait: until a partition that is left out for a while is due again."""
+        wait_max_ms = self._config.current.replica_fetch_wait_max_ms
+        delays = [state.delayed_until - now for state in self._states.values() if state.delayed_until > now]
+        return min([wait_max_ms, *(math.ceil(delay * 1000) for delay in delays)])
 
     def _requests(self) -> dict[TopicPartition, FollowerFetch]:
         now = self._now()
@@ -162,6 +188,11 @@ class ReplicaFetcher:
             self._delay_asked(asked)
         elif self._session_errors > 1:  # a leader that restarted says it once
             await asyncio.sleep(self._backoff_seconds)
+
+    def _on_unavailable(self, error: LeaderUnavailableError) -> None:
+        say = self._log.debug if self._is_unavailable else self._log.warning  # once for each time it goes away
+        say("leader_unavailable", error=str(error), partitions=len(self._states))
+        self._is_unavailable = True
 
     def _delay_asked(self, asked: Mapping[TopicPartition, FollowerFetch]) -> None:
         now = self._now()
@@ -265,14 +296,17 @@ class ReplicaFetcher:
             raise FencedLeaderEpochError(f"The leader knows a newer epoch than {state.leader_epoch}")
         say = self._log.info if error in _EXPECTED_ERRORS else self._log.error
         say("fetch_refused", partition=str(state.topic_partition), error=error.name, epoch=state.leader_epoch)
-        state.delay(self._now(), self._backoff_seconds)
+        if error in _EXPECTED_ERRORS:
+            state.delay_briefly(self._now(), self._backoff_seconds)
+        else:
+            state.delay(self._now(), self._backoff_seconds)
 
     async def _return_into_range(self, state: PartitionFetchState, request: FollowerFetch) -> None:
         """The leader's log does not have the offset asked for: find out what it has, and go there."""
         try:
             await place_in_range(self._leader, state, request)
         except LeaderUnavailableError as error:
-            self._log.info("leader_unavailable", error=str(error), partitions=1)
+            self._on_unavailable(error)
             state.delay(self._now(), self._backoff_seconds)
         except KafkaError as error:
             if not self._is_current(state) or not state.awaits(request):

@@ -74,8 +74,14 @@ class ReplicaFetcherManager:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["ReplicaFetcherManager"]:
         """Owns the fetchers' tasks."""
-        async with self._tasks:
+        try:
             yield self
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End every fetcher, and wait until none of them can touch a log any more."""
+        await self._tasks.cancel_all()
 
     # What is measured
 
@@ -127,9 +133,12 @@ class ReplicaFetcherManager:
             for state in fetcher
         ]
         self.follow([*waiting, *moved])
-        self.stop_idle()
 
-    def stop_idle(self) -> None:
+    def settle(self) -> None:
+        fetcher_count = self._config.current.num_replica_fetchers
+        if fetcher_count != self._fetcher_count:
+            self._fetcher_count = fetcher_count
+            self.follow([state.replica.partition for _, state in self.states()])
         for key, fetcher in list(self._fetchers.items()):
             if not len(fetcher):
                 del self._fetchers[key]
@@ -139,13 +148,6 @@ class ReplicaFetcherManager:
     def retry_failed(self) -> None:
         again = [failure.partition for failure in self._failed.values() if failure.is_storage]
         self.follow(partition for partition in again if partition.local_log is not None and not partition.is_leader)
-
-    def resize(self, fetcher_count: int) -> None:
-        """num.replica.fetchers has changed: partitions are shared out anew."""
-        if fetcher_count != self._fetcher_count:
-            self._fetcher_count = fetcher_count
-            self.follow([state.replica.partition for _, state in self.states()])
-            self.stop_idle()
 
     # One partition
 

@@ -1,5 +1,6 @@
 """RemoteLeaderEndPoint: the `LeaderEndPoint` over a connection of its own (Kafka's RemoteLeaderEndPoint)."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -90,14 +91,14 @@ class RemoteLeaderEndPoint:
         self._session = FetchSessionHandler()
 
     async def fetch(
-        self, requests: Mapping[TopicPartition, FollowerFetch]
+        self, requests: Mapping[TopicPartition, FollowerFetch], *, max_wait_ms: int
     ) -> Mapping[TopicPartition, FetchedPartition]:
         version = fetch_version(self._metadata_version())
-        entity = self._fetch_request(version, self._session.build(requests))
+        entity = self._fetch_request(version, self._session.build(requests), max_wait_ms)
         try:
             response = await self._send(ApiKey.FETCH, version, entity)
-        except BaseException:
-            self._session.lost()
+        except asyncio.CancelledError:  # the answer would block the connection for what is asked next
+            await self.close()
             raise
         if response.error_code != ErrorCode.none:
             self._session.refused(response.error_code)
@@ -136,7 +137,7 @@ class RemoteLeaderEndPoint:
             await self.close()
             raise LeaderUnavailableError(str(error) or type(error).__name__) from error
 
-    def _fetch_request(self, version: int, session: SessionRequest) -> Any:
+    def _fetch_request(self, version: int, session: SessionRequest, max_wait_ms: int) -> Any:
         schema = RequestSchema.of(ApiKey.FETCH, version)
         config = self._config.current
         asked: dict[UUID, list[Any]] = {}
@@ -156,7 +157,7 @@ class RemoteLeaderEndPoint:
             forgotten.setdefault(topic_id, []).append(partition)
         return schema.FetchRequest(
             **self._replica(schema),
-            max_wait=milliseconds(config.replica_fetch_wait_max_ms),
+            max_wait=milliseconds(max_wait_ms),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             isolation_level=0,

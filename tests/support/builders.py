@@ -29,6 +29,7 @@ from broker.replication.alter_partition_manager import AlterPartitionAnswer, Lea
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_session_cache import FetchSessionCache
+from broker.replication.follower_fetchers import FollowerFetchers
 from broker.replication.partition import Partition
 from broker.replication.produce_result import PartitionProduceResult
 from broker.replication.replica_manager import ReplicaManager
@@ -172,10 +173,18 @@ class RecordingAlterPartitionManager:
 class ReplicaWorld:
     """A replica manager with its metadata, logs and time, driven by a test.
 
-    `now_ms` is the monotonic time of replica lag; it moves when the test moves it.
+    `now_ms` is the monotonic time of replica lag; it moves when the test moves it.  `fetchers` makes what follows
+    leaders, from this world; without it nobody is followed.
     """
 
-    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        broker_id: int = LOCAL_BROKER_ID,
+        fetchers: "Callable[[ReplicaWorld], FollowerFetchers] | None" = None,
+    ) -> None:
         self.now_ms = 1_000_000
         self.is_fenced = False
         self.clock = SettableClock()
@@ -184,18 +193,19 @@ class ReplicaWorld:
         self.alter_partition = RecordingAlterPartitionManager()
         self.logs = LogSource(directory, log_environment(clock=self.clock), self.topic_config)
         self.replicas = ReplicaManager(
-            local_broker_id=LOCAL_BROKER_ID,
+            local_broker_id=broker_id,
             config=self.config,
             log_manager=self.logs,
             metadata_cache=self.metadata,
             disk=InlineDiskExecutor(),
             clock=self.clock,
             alter_partition_manager=self.alter_partition,
-            broker_epoch=lambda: 10 + LOCAL_BROKER_ID,
+            broker_epoch=lambda: 10 + broker_id,
             monotonic_ms=lambda: self.now_ms,
             is_fenced=lambda: self.is_fenced,
+            fetchers=fetchers(self) if fetchers is not None else None,
             replica_selector=replica_selector(
-                self.config.current.replica_selector_class, LOCAL_BROKER_ID, self.metadata, lambda: self.now_ms
+                self.config.current.replica_selector_class, broker_id, self.metadata, lambda: self.now_ms
             ),
         )
         self.sessions = FetchManager(
