@@ -17,8 +17,13 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.requests import decode_response, encode_request
 from broker.protocol.response_schema import RequestSchema
 from broker.records.record_batch import batches
-from broker.schemas.cluster_metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from broker.schemas.cluster_metadata import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
 from broker.server.forwarding_manager import serialize_principal
+from broker.server.supported_features import SUPPORTED_FEATURES
 from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_process import NodeOfCluster
@@ -437,6 +442,71 @@ def test_35_elections_that_are_not_needed_say_so(client: QuorumClient, topic: st
     created(client, topic, [first, second])
     assert elect(client, topic, PREFERRED) == ErrorCode.election_not_needed
     assert elect(client, topic, UNCLEAN) == ErrorCode.election_not_needed
+
+
+ELR = "eligible.leader.replicas.version"
+
+
+def set_feature(client: QuorumClient, name: str, level: int) -> None:
+    """Up, or down without loss."""
+    upgrade, safe_downgrade = 1, 2
+    schema = RequestSchema.of(ApiKey.UPDATE_FEATURES, 1)
+    update = schema.FeatureUpdateKey(
+        feature=name, max_version_level=level, upgrade_type=upgrade if level else safe_downgrade
+    )
+    answer = client.send(
+        ApiKey.UPDATE_FEATURES,
+        1,
+        "UpdateFeaturesRequest",
+        timeout=timedelta(seconds=20),
+        feature_updates=(update,),
+        validate_only=False,
+    )
+    assert answer.error_code == ErrorCode.none, answer
+
+
+def elr_state(client: QuorumClient, topic: str) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    now = client.partition(topic)
+    return now.leader, now.isr, tuple(sorted(now.eligible_leader_replicas)), now.last_known_elr
+
+
+@pytest.fixture
+def elr(client: QuorumClient) -> Iterator[None]:
+    set_feature(client, ELR, 1)
+    yield
+    set_feature(client, ELR, 0)
+
+
+@pytest.mark.usefixtures("elr")
+def test_36_and_21_eligible_leader_replicas_step_by_step(client: QuorumClient, topic: str) -> None:
+    features = {**SUPPORTED_FEATURES, ELR: (0, 1)}
+    one, two, witness = (ScriptedBroker(client, features=features).unfenced() for _ in range(3))
+    row = create_topic(client, topic, [one, two], configs={"min.insync.replicas": "2"})
+    assert row.error_code == ErrorCode.none
+    assert elr_state(client, topic) == (one.id, (one.id, two.id), (), ())
+    one.alter_partition(topic, [one])
+    assert elr_state(client, topic) == (one.id, (one.id,), (two.id,), ())
+    eventually(lambda: one.is_fenced, two, witness)
+    assert elr_state(client, topic) == (two.id, (two.id,), (one.id,), ())
+    eventually(lambda: two.is_fenced, witness)
+    assert elr_state(client, topic) == (-1, (), (one.id, two.id), (two.id,))
+    unclean = two.restarted()
+    assert unclean.register(previous_epoch=-1) == ErrorCode.none
+    assert elr_state(client, topic) == (-1, (), (one.id,), (two.id,))
+    # The epoch names the registration, and is not the offset of its record: other records may stand before it.
+    registered = [
+        first + number
+        for first, _, records in client.batches
+        for number, record in enumerate(records)
+        if isinstance(record, RegisterBrokerRecord) and record.incarnation_id == unclean.incarnation_id
+    ]
+    assert len(registered) == 1
+    assert registered[0] > unclean.epoch
+    assert not unclean.heartbeat(offset=registered[0] - 1).is_caught_up
+    assert not unclean.heartbeat(offset=registered[0]).is_fenced
+    assert elr_state(client, topic) == (-1, (), (one.id,), (two.id,))
+    assert not one.heartbeat().is_fenced
+    assert elr_state(client, topic) == (one.id, (one.id,), (), ())
 
 
 def reassign(client: QuorumClient, topic: str, replicas: list[ScriptedBroker] | None) -> ErrorCode:
