@@ -146,7 +146,7 @@ async def check_offsets(story: Story) -> None:
 
 async def keep_checking(story: Story) -> None:
     while not story.is_over:
-        await asyncio.sleep(story.loop.random.uniform(0.005, 0.5))
+        await asyncio.sleep(story.loop.random.uniform(0.005, 0.1))
         await check_offsets(story)
 
 

@@ -7,7 +7,7 @@ are the product's own.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from broker.common.chance import Chance
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
@@ -144,13 +144,13 @@ class ClusterBroker:
             return
         self.log.truncate_to(leader.log)
         self.log.start_at_least_at(leader.log.log_start_offset)
-        end_offset = self.log.log_end_offset
+        end_offset, high_watermark = self.log.log_end_offset, leader.log.high_watermark
         leader.follower_end_offsets[self.id] = end_offset
         if self.id not in leader.isr and end_offset >= leader.log.high_watermark:
             self.cluster.change_isr(leader, epoch, leader.isr | {self.id})
         leader.advance_high_watermark()
         self.log.batches += [each for each in leader.log.batches if _base_offset(each) >= end_offset]
-        self.log.high_watermark = min(leader.log.high_watermark, self.log.log_end_offset)
+        self.log.high_watermark = min(high_watermark, self.log.log_end_offset)  # from before this fetch counted
 
 
 class GroupCluster:
@@ -240,7 +240,7 @@ class ClusterClient(GroupRequests):
             self.coordinator = None
             raise DisconnectedError(f"broker {broker.id} is down")
         incarnation, self.groups = broker.incarnation, broker.groups
-        answer: Any = await request()
+        answer = await request()
         if broker.incarnation != incarnation:
             self.coordinator = None
             raise DisconnectedError(f"broker {broker.id} died")
