@@ -35,6 +35,7 @@ from broker.server import handlers
 from broker.server.alter_partition_manager import ControllerAlterPartitionManager
 from broker.server.api_registry import ApiRegistry
 from broker.server.api_version_manager import ApiVersionManager
+from broker.server.assignments_manager import AssignmentsManager
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.broker_features import BrokerFeatures
 from broker.server.broker_identity import BrokerIdentity
@@ -85,12 +86,13 @@ class ControllerLink:
         self.heartbeats = self._channel("heartbeat", config.broker_session_timeout_ms // 2)
         self.forwarding = self._channel("forwarding", config.request_timeout_ms)
         self.producer_ids = self._channel("producer-ids", config.request_timeout_ms)
+        self.assignments = self._channel("directory-assignments", config.request_timeout_ms)
         # Per attempt: a controller that stands still is left for its successor.  The whole has no limit.
         self.alter_partition = self._channel("alter-partition", config.broker_session_timeout_ms)
 
     @property
     def channels(self) -> tuple[NodeToControllerChannel, ...]:
-        return (self.heartbeats, self.forwarding, self.producer_ids, self.alter_partition)
+        return (self.heartbeats, self.forwarding, self.producer_ids, self.assignments, self.alter_partition)
 
     def connect(self, endpoint: Endpoint) -> ControllerConnection:
         return BrokerClient(endpoint.host, endpoint.port, self._client_id, network=self._network)
@@ -133,15 +135,7 @@ class BrokerServer:
         self.producer_ids = ProducerIdManager(
             self.link.producer_ids, identity.node_id, lambda: self.lifecycle.broker_epoch
         )
-        self.logs = LogManager(
-            config,
-            clock=clock,
-            file_system=file_system,
-            disk=disk,
-            chance=chance,
-            metrics=LogMetrics(registry),
-            topic_config=self.repository.topic_config,
-        )
+        self.logs = self._build_logs(clock, chance, file_system, disk, LogMetrics(registry))
         self.alter_partition = ControllerAlterPartitionManager(
             self.link.alter_partition,
             identity.node_id,
@@ -150,6 +144,9 @@ class BrokerServer:
         )
         leaders = LeaderConnector(identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, network)
         self.fetchers = ReplicaFetcherManager(config, leaders.address_of, leaders.connect)
+        self.assignments = AssignmentsManager(
+            self.link.assignments, identity, lambda: self.lifecycle.broker_epoch, self.cache
+        )
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
         self.replicas = self._build_replicas(disk, clock, answer_budget)
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
@@ -160,6 +157,19 @@ class BrokerServer:
         self.sockets = SocketServer(config, self._dispatcher, network, answer_budget)
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
+
+    def _build_logs(
+        self, clock: Clock, chance: Chance, file_system: FileSystem, disk: DiskExecutor, metrics: LogMetrics
+    ) -> LogManager:
+        return LogManager(
+            self.config,
+            clock=clock,
+            file_system=file_system,
+            disk=disk,
+            chance=chance,
+            metrics=metrics,
+            topic_config=self.repository.topic_config,
+        )
 
     def _build_replicas(self, disk: DiskExecutor, clock: Clock, answer_budget: ByteBudget) -> ReplicaManager:
         return ReplicaManager(
@@ -203,6 +213,7 @@ class BrokerServer:
         self.publisher.prepare_with("logs", LogPreparation(self.identity.node_id, self.repository, self.logs).prepare)
         self.publisher.subscribe(PublishingStage.CONFIGS_BEFORE_REPLICAS, "configs", configs.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
+        self.publisher.subscribe(PublishingStage.REPLICAS, "assignments", self.assignments.on_metadata)
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
 
     def _build_dispatcher(self, request_metrics: RequestMetrics) -> Dispatcher:
@@ -243,6 +254,7 @@ class BrokerServer:
             for channel in self.link.channels:
                 await stack.enter_async_context(channel.running())
             await stack.enter_async_context(self.alter_partition.running())
+            await stack.enter_async_context(self.assignments.running())
             await self.groups.startup()
             stack.push_async_callback(self.groups.shutdown)
             await stack.enter_async_context(self.link.observer.running())
