@@ -26,6 +26,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager
 from broker.schemas.cluster_metadata import (
     BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -191,6 +192,11 @@ class ReplicaCluster:
             log.flush()
             log.close()
 
+    def fence(self, broker_id: int) -> None:
+        """The controller has not heard of it for a session's time; its partitions stay as they are."""
+        epoch = self.image.brokers[broker_id].epoch
+        self.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=1))
+
     async def stop(self) -> None:
         for broker_id in list(self.brokers):
             await self.kill(broker_id)
@@ -329,7 +335,7 @@ class ReplicaCluster:
     def digests(self, topic: str = "t", partition: int = 0) -> dict[int, str]:
         return {
             broker_id: hashlib.sha256(self.log_bytes(broker_id, topic, partition)).hexdigest()
-            for broker_id in self.brokers
+            for broker_id in self.registration(topic, partition).replicas
         }
 
     def are_identical(self, topic: str = "t", partition: int = 0) -> bool:
