@@ -1,6 +1,10 @@
 """The bytes of a producer snapshot: every producer a partition knew below an offset (Kafka: ProducerStateManager).
 
 int16 version 1 | uint32 CRC-32C of what follows | int32 count | entries of 46 bytes.
+
+Kafka writes one entry per producer, with its newest batch, so a restart or a truncation forgets that older batches in
+flight are duplicates, and answers them with OUT_OF_ORDER_SEQUENCE_NUMBER.  Here each remembered batch is an entry, the
+newest last: Kafka's reader takes the last entry of a producer, and this one all of them.
 """
 
 import struct
@@ -25,26 +29,32 @@ class CorruptSnapshotError(Exception):
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """Only the newest batch of each producer is kept; -1, -1, 0 stands for none."""
+    """Every remembered batch of each producer, the newest last; -1, -1, 0 stands for none."""
     parts = [b""]
     for entry in entries:
-        last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, entry.last_timestamp)
+        none = BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, entry.last_timestamp)
+        *older, last = entry.batches or (none,)
+        parts += [_encode_batch(entry, batch, batch.timestamp, NO_OFFSET) for batch in older]
         first_offset = entry.current_txn_first_offset
         parts.append(
-            _ENTRY.pack(
-                entry.producer_id,
-                entry.producer_epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                NO_OFFSET if first_offset is None else first_offset,
-            )
+            _encode_batch(entry, last, entry.last_timestamp, NO_OFFSET if first_offset is None else first_offset)
         )
     parts[0] = _COUNT.pack(len(parts) - 1)
     body = b"".join(parts)
     return _PREFIX.pack(VERSION, crc32c(body)) + body
+
+
+def _encode_batch(entry: ProducerStateEntry, batch: BatchMetadata, timestamp: int, txn_first_offset: int) -> bytes:
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp,
+        entry.coordinator_epoch,
+        txn_first_offset,
+    )
 
 
 def decode_snapshot(data: Buffer) -> list[ProducerStateEntry]:
@@ -60,15 +70,14 @@ def decode_snapshot(data: Buffer) -> list[ProducerStateEntry]:
     (count,) = _COUNT.unpack_from(body)
     if count < 0 or len(body) != _COUNT.size + count * _ENTRY.size:
         raise CorruptSnapshotError(f"{count} entries do not fill {len(body)} bytes")
-    entries = []
+    entries: dict[int, ProducerStateEntry] = {}
     for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
-        entry = ProducerStateEntry(producer_id)
-        entry.producer_epoch = epoch
+        entry = entries.get(producer_id) or entries.setdefault(producer_id, ProducerStateEntry(producer_id))
+        entry.update_epoch(epoch)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
         entry.current_txn_first_offset = txn_first_offset if txn_first_offset >= 0 else None
         if last_offset >= 0:
-            entry.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
-        entries.append(entry)
-    return entries
+            entry.add_batch(BatchMetadata(last_sequence, last_offset, delta, timestamp))
+    return list(entries.values())

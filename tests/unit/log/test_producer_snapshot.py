@@ -21,13 +21,26 @@ def make_entry() -> ProducerStateEntry:
 
 
 def test_vectors_ps_and_ps0() -> None:
-    assert encode_snapshot([make_entry()]) == PS
+    entry = make_entry()
+    del entry.batches[0]
+    assert encode_snapshot([entry]) == PS
     assert encode_snapshot([]) == PS0
     assert decode_snapshot(PS0) == []
     (entry,) = decode_snapshot(PS)
     assert (entry.producer_id, entry.producer_epoch, entry.coordinator_epoch) == (4000, 1, 3)
     assert entry.batches == [BatchMetadata(11, 101, 1, 1_700_000_000_005)]
     assert entry.current_txn_first_offset is None
+
+
+def test_every_remembered_batch_is_kept_the_newest_as_kafka_reads_it() -> None:
+    """After a restart five batches in flight are duplicates still, whichever of them the producer sends again."""
+    entry = make_entry()
+    data = encode_snapshot([entry])
+    assert (data[6:10], len(data)) == (b"\0\0\0\2", len(PS) + 46)
+    assert data[-46:] == PS[-46:]
+    (back,) = decode_snapshot(data)
+    assert back.batches == [BatchMetadata(9, 99, 0, 5), BatchMetadata(11, 101, 1, 1_700_000_000_005)]
+    assert (back.producer_epoch, back.last_timestamp, back.current_txn_first_offset) == (1, 1_700_000_000_005, None)
 
 
 def test_a_producer_known_by_a_marker_only() -> None:
