@@ -55,6 +55,7 @@ from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
 
 log = structlog.get_logger(__name__)
 
+ASSIGNMENTS_TIMEOUT_MS: Final = 10_000
 CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = 5_000  # a leadership that cannot move must not hold a stop for longer
 
 
@@ -267,6 +268,7 @@ class BrokerServer:
             await self.lifecycle.wait_until_caught_up()
             self.replicas.set_stray_logs_aside(self.cache.image)
             await self.publisher.release()
+            await self.assignments.wait_until_told(ASSIGNMENTS_TIMEOUT_MS)
             self.lifecycle.set_ready_to_unfence()
             await self.lifecycle.wait_until_unfenced()
             await self.sockets.start_accepting()

@@ -58,6 +58,8 @@ class AssignmentsManager:
         self._assignments_per_request = assignments_per_request
         self._queued: dict[ReplicaKey, None] = {}
         self._arrived = asyncio.Event()
+        self._told = asyncio.Event()
+        self._told.set()
         self._tasks = BackgroundTasks("assignments")
 
     @asynccontextmanager
@@ -69,6 +71,17 @@ class AssignmentsManager:
     def __len__(self) -> int:
         """Replicas the controller has still to hear of."""
         return len(self._queued)
+
+    async def wait_until_told(self, timeout_ms: int) -> None:
+        """Until the controller has noted every replica, so that those without a leader can be led once we are unfenced.
+
+        A controller that refuses them must not keep the broker from serving the others: the wait ends then.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._told.wait()
+        except TimeoutError:
+            log.warning("assignments_not_noted", replicas=len(self._queued), waited_ms=timeout_ms)
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Note the replicas of this broker that a change has placed in another directory than ours."""
@@ -83,6 +96,7 @@ class AssignmentsManager:
                     if registration.directory(self._identity.node_id) != self._identity.directory_id:
                         self._queued[(key.topic_id, key.partition)] = None
         if self._queued:
+            self._told.clear()
             self._arrived.set()
 
     def _wrong_replicas(self, image: MetadataImage) -> Iterable[ReplicaKey]:
@@ -108,6 +122,7 @@ class AssignmentsManager:
         while True:
             batch = self._next_batch()
             if not batch:
+                self._told.set()
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue

@@ -202,3 +202,23 @@ def test_a_cluster_that_does_not_know_directories_is_told_once_it_does() -> None
         assert setup.told == [[(TOPIC_ID, 0), (TOPIC_ID, 1)]]
 
     setup.run(play)
+
+
+def test_a_start_waits_until_the_controller_has_noted_every_replica() -> None:
+    setup = Setup(assignments_per_request=1)
+    setup.top_level_errors = [ErrorCode.stale_broker_epoch]
+
+    async def play(loop: SimLoop) -> None:
+        await setup.manager.wait_until_told(1_000)
+        assert loop.time() == 0
+        setup.replay(placed(0), placed(1))
+        await setup.manager.wait_until_told(1_000)
+        assert loop.time() == 0.1
+        assert len(setup.manager) == 0
+        setup.top_level_errors = [ErrorCode.stale_broker_epoch] * 100
+        setup.replay(placed(2))
+        await setup.manager.wait_until_told(1_000)
+        assert loop.time() == 1.1
+        assert len(setup.manager) == 1
+
+    setup.run(play)
