@@ -13,6 +13,7 @@ from broker.common.errors import (
 )
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.replication.fetch_params import FetchParams, FetchPartition
+from broker.replication.replica_manager import monotonic_ms
 from tests.support.builders import ReplicaWorld, batch, settle, values_of
 from tests.support.sim_loop import SimLoop, simulate
 
@@ -370,5 +371,63 @@ def test_the_lag_time_is_a_setting(tmp_path: Path) -> None:
             world.now_ms += 200
             await asyncio.sleep(0.5)
             assert world.alter_partition.proposed_isr == (1,)
+
+    simulate(story)
+
+
+class _LoopTimeWorld(ReplicaWorld):
+    """Replica lag in the loop's own time: timers, followers and requests share one clock."""
+
+    @property
+    def now_ms(self) -> int:
+        return monotonic_ms()
+
+    @now_ms.setter
+    def now_ms(self, value: int) -> None:
+        """It moves by itself."""
+
+
+def test_a_stopped_follower_delays_acks_all_once_and_for_one_and_a_half_lag_times_at_most(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = _LoopTimeWorld(tmp_path, {"replica.lag.time.max.ms": "6000"})
+        world.register_brokers(1, 2, 3)
+        world.create_topic(replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})
+        alive = {2, 3}
+        latencies: list[float] = []
+
+        async def follow(broker_id: int) -> None:
+            while broker_id in alive:
+                offset = world.partition().log.log_end_offset
+                params = FetchParams(17, broker_id, 10 + broker_id, max_wait_ms=500)
+                await world.fetch(params, FetchPartition("t", 0, offset, 1 << 20, log_start_offset=0))
+
+        async def agree() -> None:
+            while True:
+                await asyncio.sleep(0.01)
+                if world.alter_partition.proposals:
+                    world.alter_partition.agree()
+
+        async def produce_for(seconds: float) -> None:
+            end = loop.time() + seconds
+            while loop.time() < end:
+                started = loop.time()
+                (result,) = await world.produce([(T, batch("a"))], acks=-1, timeout_ms=60_000)
+                assert result.error is ErrorCode.none
+                latencies.append(loop.time() - started)
+                await asyncio.sleep(0.1)
+
+        async with world.replicas.running():
+            tasks = [loop.create_task(follow(2)), loop.create_task(follow(3)), loop.create_task(agree())]
+            await produce_for(10)
+            assert max(latencies) < 0.01
+            latencies.clear()
+            alive.remove(3)
+            await produce_for(30)
+            for task in tasks:
+                task.cancel()
+        slow = [latency for latency in latencies if latency > 0.02]
+        assert len(slow) == 1
+        assert 5.5 < slow[0] <= 9.1
+        assert world.partition().isr == (1, 2)
 
     simulate(story)
