@@ -57,6 +57,10 @@ class LeaderEndPoint(Protocol):
         LeaderUnavailableError, FetchSessionError.  It may be cancelled: the next fetch then begins another session.
         """
 
+    def begin_anew(self) -> None:
+        """Something of the last answer was not used, and the leader must not take it for told: the next fetch opens
+        another session."""
+
     async def latest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
         """The leader's log end offset.  LeaderUnavailableError, or KafkaError with the leader's code."""
 

@@ -211,6 +211,7 @@ class ReplicaFetcher:
         for topic_partition, answer in answers.items():
             state, request = self._states.get(topic_partition), asked.get(topic_partition)
             if state is None or request is None or not state.awaits(request):
+                self._leader.begin_anew()
                 continue
             if answer.error is ErrorCode.offset_out_of_range:
                 out_of_range.append((state, request))
@@ -276,6 +277,7 @@ class ReplicaFetcher:
         self._log.info("log_diverged", partition=str(state.topic_partition), leader=diverging, was=was, now=offset)
         state.replica.truncate_to(offset)
         state.continue_at(offset)
+        self._leader.begin_anew()  # what the leader's session takes for told, its high watermark, was not taken over
         if (state.fetch_offset, state.last_fetched_epoch) == was:
             state.delay(self._now(), self._backoff_seconds)  # the same question would get the same answer
 

@@ -118,6 +118,9 @@ class RemoteLeaderEndPoint:
             raise FetchSessionError(ErrorCode.invalid_fetch_session_epoch)
         return answers
 
+    def begin_anew(self) -> None:
+        self._session.lost()
+
     async def latest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
         return await self._list_offset(topic_partition, leader_epoch, LATEST_TIMESTAMP)
 

@@ -21,7 +21,7 @@ from broker.network.byte_stream import AsyncioNetwork
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.frames import Frame
 from broker.protocol.requests import decode_request, decode_response, encode_request, encode_response
-from broker.replication.alter_partition_manager import AlterPartitionAnswer, LeaderAndIsr, ProposedIsr
+from broker.replication.alter_partition_manager import AlterPartitionAnswer, IsrMember, LeaderAndIsr, ProposedIsr
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager
 from broker.schemas.cluster_metadata import (
@@ -110,12 +110,14 @@ class ClusterBroker(ReplicaWorld):
 
     def __init__(self, cluster: "ReplicaCluster", broker_id: int) -> None:
         self.broker_id = broker_id
+        self.epoch = -1  # given at its registration
         self.applied = 0  # batches of metadata it has heard of
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
         directory = cluster.directory / str(broker_id)
         super().__init__(directory, cluster.properties, broker_id=broker_id, fetchers=self._make_fetchers)
         self.replicas.context.alter_partition_manager = cluster
+        self.replicas.context.broker_epoch = self._broker_epoch
 
     @property  # type: ignore[override]
     def now_ms(self) -> int:
@@ -124,10 +126,12 @@ class ClusterBroker(ReplicaWorld):
     @now_ms.setter
     def now_ms(self, value: int) -> None: ...
 
-    def _make_fetchers(self, world: ReplicaWorld) -> ReplicaFetcherManager:
-        def broker_epoch() -> int:
-            return self._cluster.image.brokers[self.broker_id].epoch
+    def _broker_epoch(self) -> int:
+        """Of this process: a later one has another."""
+        return self.epoch
 
+    def _make_fetchers(self, world: ReplicaWorld) -> ReplicaFetcherManager:
+        broker_epoch = self._broker_epoch
         connector = LeaderConnector(self.broker_id, world.config, world.metadata, broker_epoch, AsyncioNetwork())
 
         def connect(address: LeaderAddress, fetcher_id: int) -> RemoteLeaderEndPoint:
@@ -180,6 +184,7 @@ class ReplicaCluster:
             end_points=(endpoint,),
         )
         self.replay(registration)
+        broker.epoch = self._registrations
         self.brokers[broker_id] = broker
         self.tell(broker)
         return broker
@@ -189,7 +194,6 @@ class ReplicaCluster:
         broker = self.brokers.pop(broker_id)
         await broker.fetchers.stop()
         for log in broker.logs.all():
-            log.flush()
             log.close()
 
     def fence(self, broker_id: int) -> None:
@@ -313,9 +317,7 @@ class ReplicaCluster:
             on_complete(ErrorCode.fenced_leader_epoch)
         elif proposal.partition_epoch != known.partition_epoch:
             on_complete(ErrorCode.invalid_update_version)
-        elif any(
-            member.broker_epoch not in (-1, self.image.brokers[member.broker_id].epoch) for member in proposal.isr
-        ):
+        elif not all(self._is_eligible(member) for member in proposal.isr):
             on_complete(ErrorCode.ineligible_replica)
         else:
             self.place(topic.name, partition.partition, isr=isr)
@@ -324,6 +326,10 @@ class ReplicaCluster:
                     known.leader, known.leader_epoch, isr, proposal.leader_recovery_state, known.partition_epoch + 1
                 )
             )
+
+    def _is_eligible(self, member: IsrMember) -> bool:
+        registration = self.image.brokers[member.broker_id]
+        return registration.is_active and member.broker_epoch in (-1, registration.epoch)
 
     # What became of it
 
