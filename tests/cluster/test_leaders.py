@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 @pytest.fixture
 def topic(cluster: ClusterProcess, request: pytest.FixtureRequest) -> str:
     """A topic of one partition, on all three brokers and in sync."""
-    name = request.node.name.replace("_", "-")[:100]
+    name: str = request.node.name.replace("_", "-")[:100]
     cluster.create_topic(name)
     cluster.wait_for_full_isr(name)
     return name
