@@ -1,0 +1,346 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.common.buffers import Buffer
+from broker.common.errors import ErrorCode, FencedLeaderEpochError, StorageFailure, UnknownLeaderEpochError
+from broker.common.identifiers import TopicPartition
+from broker.log.log_append import LogAppendInfo
+from broker.replication.fetch_params import EpochEndOffset
+from broker.replication.follower_replica import FollowerReplica
+from broker.replication.leader_endpoint import FetchedPartition, FetchSessionError, LeaderUnavailableError
+from broker.replication.partition_fetch_state import PartitionFetchState
+from tests.support.builders import settle
+from tests.support.sim_loop import SimLoop, simulate
+from tests.unit.replication.follower_world import FetcherWorld, T, records
+
+Story = Callable[[FetcherWorld], Awaitable[None]]
+
+
+def tell(tmp_path: Path, story: Story, properties: dict[str, str] | None = None) -> None:
+    async def run(loop: SimLoop) -> None:
+        await story(FetcherWorld(tmp_path, properties))
+
+    simulate(run)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_records_and_offsets_of_the_leader_are_taken_over(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        sent = records(0, "a", "b", "c")
+        await world.round(records=sent, high_watermark=2, log_start_offset=1)
+        log = world.partition().log
+        assert (log.log_end_offset, log.high_watermark, log.log_start_offset) == (3, 2, 1)
+        assert (state.fetch_offset, state.last_fetched_epoch, state.lag) == (3, 0, 0)
+        assert (world.stats.requests, world.stats.bytes) == (1, len(sent))
+        await world.round(high_watermark=7)
+        assert (log.high_watermark, state.lag) == (3, 4)
+        asked = world.leader.asked[1][T]
+        assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (3, 0, 1)
+        assert world.leader.waits_ms == [500, 500]
+
+    tell(tmp_path, story)
+
+
+def test_a_log_without_epochs_is_cut_to_what_is_committed(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        replica = world.replica()
+        replica.append(records(0, "a", "b") + records(2, "c"))
+        replica.update_offsets(2, 0)
+        world.partition().log.leader_epochs.clear()
+        state = world.follow()
+        await world.round(high_watermark=2)
+        assert (state.fetch_offset, world.partition().log.log_end_offset) == (2, 2)
+
+    tell(tmp_path, story)
+
+
+def test_a_diverging_answer_cuts_and_nothing_else(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.replica().append(records(0, "a") + records(1, "b") + records(2, "c"))
+        state = world.follow()
+        await world.round(
+            diverging_epoch=EpochEndOffset(0, 1), high_watermark=9, log_start_offset=1, records=records(3, "x")
+        )
+        log = world.partition().log
+        assert (log.log_end_offset, log.high_watermark, log.log_start_offset) == (1, 0, 0)
+        assert (state.fetch_offset, state.lag, state.is_ready(now())) == (1, None, True)
+        assert world.leader.begun_anew == 1  # the leader takes its high watermark for told
+        await world.round(diverging_epoch=EpochEndOffset(0, 1))  # cuts nothing: ask no faster than that
+        assert state.delayed_until == now() + 1
+
+    tell(tmp_path, story)
+
+
+def test_an_unknown_epoch_of_the_leader_is_cut_to_the_one_before(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.place(leader=2, leader_epoch=5)
+        world.replica().append(records(0, "a") + records(1, "b", epoch=3) + records(2, "c", epoch=3))
+        state = world.follow()
+        await world.round(diverging_epoch=EpochEndOffset(2, 2))
+        assert (state.fetch_offset, state.last_fetched_epoch) == (1, 0)
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    ],
+)
+def test_a_leader_that_lags_is_asked_again_soon_and_then_each_second(tmp_path: Path, error: ErrorCode) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        delays = []
+        for _ in range(7):
+            await world.round(error=error)
+            delays.append(round(state.delayed_until - now(), 3))
+            await world.fetcher.work_once()  # nothing is ready: it waits
+        assert delays == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+        assert world.failed == []
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.offset_moved_to_tiered_storage, ErrorCode.unknown_server_error, ErrorCode.kafka_storage_error]
+)
+def test_other_refusals_wait_for_the_back_off(tmp_path: Path, error: ErrorCode) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        await world.round(error=error)
+        assert state.delayed_until == now() + 0.25
+        assert world.failed == []
+
+    tell(tmp_path, story, {"replica.fetch.backoff.ms": "250"})
+
+
+def test_a_fenced_partition_is_given_up(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.follow()
+        await world.round(error=ErrorCode.fenced_leader_epoch)
+        assert [partition for partition, _ in world.failed] == [T]
+        assert len(world.fetcher) == 0
+
+    tell(tmp_path, story)
+
+
+def test_an_answer_for_another_epoch_or_another_state_is_dropped(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.follow()
+        round_ = asyncio.ensure_future(world.fetcher.work_once())
+        await settle()
+        world.place(leader=2, leader_epoch=1)
+        state = world.follow()
+        world.leader.answer_one(records=records(0, "old epoch"), high_watermark=1)
+        await round_
+        assert (world.partition().log.log_end_offset, world.partition().log.high_watermark) == (0, 0)
+        assert world.leader.begun_anew == 1
+        round_ = asyncio.ensure_future(world.fetcher.work_once())
+        await settle()
+        world.fetcher.remove(T)
+        world.leader.answer_one(records=records(0, "left", epoch=1), high_watermark=1)
+        await round_
+        assert world.partition().log.log_end_offset == 0
+        assert not state.awaits(world.leader.asked[-1][T])
+
+    tell(tmp_path, story)
+
+
+def test_adding_again_in_the_same_epoch_keeps_the_state(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        assert world.follow() is not state
+        assert list(world.fetcher) == [state]
+        world.place(leader=2, leader_epoch=1)
+        later = world.follow()
+        assert list(world.fetcher) == [later]
+
+    tell(tmp_path, story)
+
+
+def test_an_unreachable_leader_delays_all_and_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        for _ in range(2):
+            world.leader.answer(LeaderUnavailableError("refused"))
+            await world.fetcher.work_once()
+            assert state.delayed_until == now() + 1
+            await world.fetcher.work_once()
+        await world.round()
+        world.leader.answer(LeaderUnavailableError("refused"))
+        await world.fetcher.work_once()
+
+    tell(tmp_path, story)
+    said = [line for line in capsys.readouterr().out.splitlines() if "leader_unavailable" in line]
+    assert [("warning" in line, "debug" in line) for line in said] == [(True, False), (False, True), (True, False)]
+
+
+def test_a_lost_session_is_tried_again_at_once_and_then_after_a_pause(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        begun = now()
+        for _ in range(3):
+            world.leader.answer(FetchSessionError(ErrorCode.fetch_session_id_not_found))
+            await world.fetcher.work_once()
+        assert now() - begun == 2.0
+        assert state.is_ready(now())
+        world.leader.answer(FetchSessionError(ErrorCode.fetch_session_topic_id_error))
+        await world.fetcher.work_once()
+        assert state.delayed_until == now() + 1
+
+    tell(tmp_path, story)
+
+
+def test_corrupt_records_are_asked_for_again_later(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        damaged = bytearray(records(0, "a"))
+        damaged[-1] ^= 1
+        await world.round(records=bytes(damaged), high_watermark=1)
+        assert (state.fetch_offset, state.delayed_until) == (0, now() + 1)
+        await world.fetcher.work_once()
+        await world.round(records=records(0, "a"), high_watermark=1)
+        assert world.partition().log.log_end_offset == 1
+
+    tell(tmp_path, story)
+
+
+def test_bytes_that_hold_no_whole_batch_are_not_asked_for_at_once(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        await world.round(records=records(0, "a")[:20], high_watermark=0)
+        assert (state.fetch_offset, state.delayed_until) == (0, now() + 1)
+        await world.fetcher.work_once()
+        await world.round(records=records(0, "of a later epoch", epoch=1))
+        assert (state.fetch_offset, state.is_ready(now())) == (0, False)
+
+    tell(tmp_path, story)
+
+
+def test_a_disk_that_refuses_fails_its_partition_alone(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        class Refusing(FollowerReplica):
+            def append(self, records: Buffer) -> LogAppendInfo:
+                raise StorageFailure("full")
+
+        world.create_topic("other", replicas=(2, 1), leader=2)
+        world.fetcher.add(PartitionFetchState(Refusing(world.partition(), 0)))
+        world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition("other"), 0)))
+        other = TopicPartition("other", 0)
+        world.leader.answer(
+            {
+                T: FetchedPartition(records=records(0, "a"), high_watermark=1, log_start_offset=0),
+                other: FetchedPartition(records=records(0, "b"), high_watermark=1, log_start_offset=0),
+            }
+        )
+        await world.fetcher.work_once()
+        assert [(partition, type(error)) for partition, error in world.failed] == [(T, StorageFailure)]
+        assert world.partition("other").log.log_end_offset == 1
+        assert [state.topic_partition for state in world.fetcher] == [other]
+
+    tell(tmp_path, story)
+
+
+def test_out_of_range_asks_the_leader_what_it_has(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        world.leader.earliest, world.leader.latest = 5, 9
+        await world.round(error=ErrorCode.offset_out_of_range)
+        assert (state.fetch_offset, state.lag, world.partition().log.log_start_offset) == (5, 4, 5)
+        world.leader.latest = LeaderUnavailableError("gone")
+        await world.round(error=ErrorCode.offset_out_of_range)
+        assert state.delayed_until == now() + 1
+
+    tell(tmp_path, story)
+
+
+def test_out_of_range_and_a_refusal_of_the_question(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        state = world.follow()
+        world.leader.latest = UnknownLeaderEpochError("not yet")
+        await world.round(error=ErrorCode.offset_out_of_range)
+        assert state.delayed_until == pytest.approx(now() + 0.05)
+        await world.fetcher.work_once()
+        world.leader.latest = FencedLeaderEpochError("past")
+        await world.round(error=ErrorCode.offset_out_of_range)
+        assert [partition for partition, _ in world.failed] == [T]
+
+    tell(tmp_path, story)
+
+
+def test_the_leader_waits_no_longer_than_until_the_next_partition_is_due(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.create_topic("other", replicas=(2, 1), leader=2)
+        world.follow()
+        world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition("other"), 0)))
+        await world.round(error=ErrorCode.unknown_leader_epoch)
+        world.leader.answer({})
+        await world.fetcher.work_once()
+        assert world.leader.waits_ms == [500, 50]
+
+    tell(tmp_path, story)
+
+
+def test_a_partition_that_is_added_interrupts_a_fetch_that_waits(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.create_topic("other", replicas=(2, 1), leader=2)
+        world.follow()
+        begun = now()
+        round_ = asyncio.ensure_future(world.fetcher.work_once())
+        await asyncio.sleep(0.02)
+        world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition("other"), 0)))
+        await round_
+        assert (now() - begun, world.leader.cancelled) == (0.05, 1)  # what is under way gets the time to arrive
+        world.leader.answer({})
+        await world.fetcher.work_once()
+        assert set(world.leader.asked[-1]) == {T, ("other", 0)}
+
+    tell(tmp_path, story)
+
+
+def test_an_idle_fetcher_waits_and_a_cancelled_one_gives_its_connection_up(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        task = asyncio.ensure_future(world.fetcher.run())
+        await settle()
+        assert world.leader.asked == []
+        world.follow()
+        await settle()
+        assert len(world.leader.asked) == 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert world.leader.closed == 1
+
+    tell(tmp_path, story)
+
+
+def test_who_was_served_goes_to_the_end_of_the_order(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.create_topic("other", replicas=(2, 1), leader=2)
+        world.follow()
+        world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition("other"), 0)))
+        await world.round(records=records(0, "a"))
+        assert [state.topic_partition.topic for state in world.fetcher] == ["other", "t"]
+
+    tell(tmp_path, story)
+
+
+def test_what_a_follower_asks_for_at_a_time_is_a_setting(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.follow()
+        await world.round()
+        assert (world.leader.asked[0][T].max_bytes, world.leader.waits_ms) == (5000, [70])
+
+    tell(tmp_path, story, {"replica.fetch.max.bytes": "5000", "replica.fetch.wait.max.ms": "70"})
