@@ -40,6 +40,7 @@ from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.broker_features import BrokerFeatures
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.broker_lifecycle_manager import BrokerLifecycleManager
+from broker.server.broker_registration_tracker import BrokerRegistrationTracker
 from broker.server.controller_finder import ControllerFinder, Endpoint
 from broker.server.dispatcher import Dispatcher
 from broker.server.dynamic_config_publisher import DynamicConfigPublisher
@@ -130,6 +131,7 @@ class BrokerServer:
             config=config,
             channel=self.link.heartbeats,
             highest_metadata_offset=lambda: self.link.observer.applied_offset,
+            finalized_features=lambda: self.link.observer.finalized_features,
         )
         self.forwarding = ForwardingManager(self.link.forwarding)
         self.topic_creation = AutoTopicCreationManager(self.cache, self.forwarding, config)
@@ -216,6 +218,10 @@ class BrokerServer:
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "assignments", self.assignments.on_metadata)
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
+        registration = BrokerRegistrationTracker(
+            self.identity.node_id, lambda: self.lifecycle.broker_epoch, self.lifecycle.register_again
+        )
+        self.publisher.subscribe(PublishingStage.LAST, "registration", registration.on_metadata)
 
     def _build_dispatcher(self, request_metrics: RequestMetrics) -> Dispatcher:
         apis = ApiRegistry.from_package(handlers)

@@ -23,7 +23,7 @@ from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.broker_state import BrokerState, LifecycleEvent, next_state
 from broker.server.node_to_controller_channel import NodeToControllerChannel
-from broker.server.supported_features import FEATURE_ADVICE, SUPPORTED_FEATURES
+from broker.server.supported_features import SUPPORTED_FEATURES, feature_advice
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +36,7 @@ BACKOFF_MIN_MS: Final = 100
 # The session of the process before us is what is waited for most: Kafka's back-off, a whole session at most, would
 # sleep for seconds after it has ended.
 REGISTRATION_BACKOFF_MAX_MS: Final = 1_000
+FEATURES_WAIT_MS: Final = 2_000  # for the metadata log to tell which features we lack, before a start is given up
 
 
 class BrokerStartError(Exception):
@@ -49,7 +50,8 @@ class BrokerReplacedError(Exception):
 class BrokerLifecycleManager:
     """One task: first registration, then heartbeats, each telling what the broker wants and hearing what it may.
 
-    `highest_metadata_offset` gives the last offset of the metadata log this broker has applied.
+    `highest_metadata_offset` gives the last offset of the metadata log this broker has applied, `finalized_features`
+    the levels the cluster runs at as far as they are known.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class BrokerLifecycleManager:
         channel: NodeToControllerChannel,
         highest_metadata_offset: Callable[[], Offset],
         features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
+        finalized_features: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._identity = identity
         self._config = config
         self._channel = channel
         self._highest_metadata_offset = highest_metadata_offset
         self._features = features
+        self._finalized_features = finalized_features
         self._tasks = BackgroundTasks("broker-lifecycle", on_failure=lambda _, error: self._end(error))
         self._wake = asyncio.Event()
         self._registered = _Milestone()
@@ -73,6 +77,7 @@ class BrokerLifecycleManager:
         self._unfenced = _Milestone()
         self._shutdown_granted = _Milestone()
         self._wants_fence = True
+        self._wants_registration = False
         self._has_lease = False
         self._lease_timer: asyncio.TimerHandle | None = None
         self._fencing_listeners: list[Callable[[bool], None]] = []
@@ -115,6 +120,11 @@ class BrokerLifecycleManager:
         await self._registered.wait()
         return self.broker_epoch
 
+    def register_again(self) -> None:
+        """Register once more as the same process, before the next heartbeat: the epoch stays."""
+        self._wants_registration = True
+        self._wake.set()
+
     async def wait_until_caught_up(self) -> None:
         """Until the controller says that our metadata has reached our own registration."""
         await self._caught_up.wait()
@@ -156,6 +166,8 @@ class BrokerLifecycleManager:
         try:
             await self._register(registration)
             while self.state is not BrokerState.SHUTTING_DOWN:
+                if self._wants_registration:
+                    await self._amend(registration)
                 pause_ms = await self._heartbeat()
                 await self._pause(pause_ms)
         except (BrokerStartError, BrokerReplacedError) as error:  # expected, and said in one sentence
@@ -184,10 +196,34 @@ class BrokerLifecycleManager:
                 log.info("broker_registered", broker_epoch=self.broker_epoch)
                 self._registered.reach()
                 return
+            if response.error_code == ErrorCode.unsupported_version:
+                raise BrokerStartError(feature_advice(await self._known_features()))
             reason = self._registration_refused(response.error_code)
             log.warning("broker_registration_refused", error=response.error_code.name, retry_in_ms=backoff_ms)
             await asyncio.sleep(min(backoff_ms, max(remaining_ms, 1)) / 1000)
             backoff_ms = min(backoff_ms * 2, REGISTRATION_BACKOFF_MAX_MS)
+
+    async def _amend(self, request: Any) -> None:
+        """The same registration again, tried once: heartbeats must not wait, and whoever asked for it will again."""
+        self._wants_registration = False
+        timeout_ms = self._config.current.broker_session_timeout_ms // 2
+        try:
+            response = await self._channel.send(request, timeout_ms=timeout_ms)
+        except RequestTimedOutError:
+            self._wants_registration = True
+            return
+        if response.error_code != ErrorCode.none:
+            log.warning("broker_registration_refused", error=response.error_code.name)
+        else:
+            self.broker_epoch = int(response.broker_epoch)
+            log.info("broker_registered_again", broker_epoch=self.broker_epoch)
+
+    async def _known_features(self) -> Mapping[str, int]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FEATURES_WAIT_MS / 1000
+        while not self._finalized_features() and loop.time() < deadline:
+            await asyncio.sleep(BACKOFF_MIN_MS / 1000)
+        return self._finalized_features()
 
     def _registration_refused(self, error: ErrorCode) -> str:
         """Why it is worth trying again; BrokerStartError when it is not."""
@@ -196,8 +232,6 @@ class BrokerLifecycleManager:
             raise BrokerStartError(
                 f"the controller belongs to another cluster than {identity.cluster_id}, which meta.properties names"
             )
-        if error == ErrorCode.unsupported_version:
-            raise BrokerStartError(FEATURE_ADVICE)
         if error == ErrorCode.invalid_registration:
             raise BrokerStartError(
                 f"the controller refuses the registration of broker {identity.node_id}: is its directory id "

@@ -115,6 +115,11 @@ class MetadataObserver:
         return self._versions or None
 
     @property
+    def finalized_features(self) -> Mapping[str, int]:
+        """The levels the cluster runs at, as far as the log was read: known before anything is published."""
+        return self._loader.image.features.finalized
+
+    @property
     def lag(self) -> int:
         """Committed records not applied yet, as far as we know."""
         return self._tail.lag

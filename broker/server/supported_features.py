@@ -18,11 +18,34 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
     KRAFT_VERSION_FEATURE: VersionRange(0, 1),
 }
 
-# What an operator of Apache controllers does when they refuse us, because their release turned on what we lack.
-FEATURE_ADVICE: Final = (
-    "The cluster has finalized features this broker does not support. Format the controllers with a release version "
-    f"whose metadata.version is at most {int(LATEST_METADATA_VERSION)} ({LATEST_METADATA_VERSION.release}) and with "
-    "--feature group.version=0 --feature transaction.version=0 --feature eligible.leader.replicas.version=0 "
-    "--feature share.version=0 --feature streams.version=0 (leave out those the release does not know), or downgrade "
-    "these features with kafka-features.sh."
+_SWITCHED_OFF: Final = (
+    "group.version",
+    "transaction.version",
+    "eligible.leader.replicas.version",
+    "share.version",
+    "streams.version",
 )
+
+# What an operator of Apache controllers does when they refuse us, because their release turned on what we lack.
+FORMAT_ADVICE: Final = (
+    f"Format the controllers with --release-version {LATEST_METADATA_VERSION.release.partition('-')[0]} "
+    f"{' '.join(f'--feature {name}=0' for name in _SWITCHED_OFF)} (an older Kafka: its own release, without the "
+    "features it does not know), or downgrade the features with kafka-features.sh."
+)
+
+
+def unsupported_features(finalized: Mapping[str, int]) -> list[str]:
+    """For each finalized feature that this broker cannot run with, what it is and what we can."""
+    lacking = []
+    for name, level in sorted(finalized.items()):
+        ours = SUPPORTED_FEATURES.get(name, VersionRange(0, 0))
+        if level not in ours:
+            able = f"{ours.minimum} to {ours.maximum}" if ours.maximum else "0"
+            lacking.append(f"{name}={level} (this broker: {able})")
+    return lacking
+
+
+def feature_advice(finalized: Mapping[str, int]) -> str:
+    """What to tell whoever starts this broker in a cluster with these features; empty when nothing is known of them."""
+    lacking = ", ".join(unsupported_features(finalized)) or "ask with kafka-features.sh describe"
+    return f"The cluster has finalized features this broker does not support: {lacking}. {FORMAT_ADVICE}"

@@ -38,6 +38,8 @@ class Setup:
         self.registration_errors: list[ErrorCode] = []
         self.beat_error = NONE
         self.is_silent = False
+        self.is_deaf = False  # to registrations alone
+        self.finalized: dict[str, int] = {}
         self.metadata_offset = 10
         self.shutdown_beats = 0
         self.beat_times: list[float] = []
@@ -50,11 +52,14 @@ class Setup:
             config=self.config,
             channel=self.channel,
             highest_metadata_offset=lambda: self.metadata_offset,
+            finalized_features=lambda: self.finalized,
         )
         self.fencing: list[bool] = []
         self.lifecycle.on_fencing_change(self.fencing.append)
 
-    def _register(self, request: Any) -> Any:
+    async def _register(self, request: Any) -> Any:
+        if self.is_deaf:
+            await asyncio.sleep(3600)
         error = self.registration_errors.pop(0) if self.registration_errors else NONE
         epoch = 42 if error == NONE else -1
         return response_of(
@@ -176,7 +181,6 @@ def test_no_controller_ends_the_start_in_time() -> None:
     ("error", "text"),
     [
         (ErrorCode.inconsistent_cluster_id, f"another cluster than {CLUSTER_ID}"),
-        (ErrorCode.unsupported_version, "--feature transaction.version=0"),
         (ErrorCode.invalid_registration, "copy of another broker's"),
     ],
 )
@@ -188,6 +192,62 @@ def test_what_cannot_get_better_ends_the_start_at_once(error: ErrorCode, text: s
         with pytest.raises(BrokerStartError):
             await setup.lifecycle.wait_until_caught_up()
         assert loop.time() == 0
+
+    story_of(play)
+
+
+def test_features_we_lack_are_named_once_the_log_tells_them() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        setup.registration_errors = [ErrorCode.unsupported_version]
+        loop.call_later(0.35, setup.finalized.update, {"group.version": 1})
+        with pytest.raises(BrokerStartError, match=r"group\.version=1 \(this broker: 0\).*--feature transaction"):
+            await setup.lifecycle.start(LISTENERS)
+        assert loop.time() == pytest.approx(0.4)
+
+    story_of(play)
+
+
+def test_features_nobody_tells_are_not_waited_for_forever() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        setup.registration_errors = [ErrorCode.unsupported_version]
+        with pytest.raises(BrokerStartError, match=r"ask with kafka-features\.sh describe"):
+            await setup.lifecycle.start(LISTENERS)
+        assert loop.time() == pytest.approx(2)
+
+    story_of(play)
+
+
+def test_20_the_same_process_registers_again_without_a_break() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        await setup.run()
+        await asyncio.sleep(3)
+        setup.lifecycle.register_again()
+        await asyncio.sleep(5)
+        first, again = setup.controller.requests(ApiKey.BROKER_REGISTRATION)
+        assert again == first
+        assert setup.lifecycle.broker_epoch == 42
+        assert setup.fencing == [False]
+
+    story_of(play)
+
+
+def test_a_registration_that_is_not_answered_does_not_stop_the_heartbeats() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        await setup.run()
+        setup.registration_errors = [ErrorCode.unknown_server_error]
+        setup.lifecycle.register_again()
+        await asyncio.sleep(1)
+        beats = len(setup.beats)
+        await asyncio.sleep(20)
+        assert len(setup.beats) == beats + 10
+        assert len(setup.controller.requests(ApiKey.BROKER_REGISTRATION)) == 2
+        setup.is_deaf = True
+        setup.lifecycle.register_again()
+        await asyncio.sleep(5)
+        setup.is_deaf = False
+        await asyncio.sleep(5)
+        assert len(setup.controller.requests(ApiKey.BROKER_REGISTRATION)) == 4
+        assert setup.fencing == [False]
 
     story_of(play)
 
