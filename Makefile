@@ -9,7 +9,7 @@ OPTIONS ?=
 CASES ?= 1000000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,12 @@ bench-hotpath: $(STAMP) ## produce and fetch beside a small C server: CPU per gi
 
 bench-peer: $(STAMP) ## the same loads on Apache Kafka and on us, taking turns (needs `make java-tools`)
 	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/peer.py $(OPTIONS)
+
+bench-failover: $(STAMP) ## how long a partition takes no records when its leader is killed, and when it is stopped
+	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/failover.py $(OPTIONS)
+
+bench-cluster-peer: $(STAMP) ## three brokers with replication factor 3 beside three of Apache Kafka (needs `make java-tools`)
+	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/cluster_peer.py $(OPTIONS)
 
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
