@@ -21,9 +21,6 @@ SETTINGS: Final = {
     "process.roles": "controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-    "leader.imbalance.check.interval.seconds": "2",
-    "unclean.leader.election.interval.ms": "1000",
-    "metadata.log.max.snapshot.interval.ms": "0",
 }
 COMPLAINT = re.compile(r"\] (ERROR|FATAL) ")
 
