@@ -238,7 +238,11 @@ async def wait_for_cluster_id(config: BrokerConfig, network: Network) -> str:
         if cluster_id is not None:
             return cluster_id
         await asyncio.sleep(CLUSTER_ID_RETRY_SECONDS)
-    raise BrokerStartError("no controller told the cluster id, which this empty data directory needs")
+    raise BrokerStartError(
+        "no controller told the cluster id, which this empty data directory needs: is one of "
+        f"{', '.join(map(str, config.quorum_bootstrap_servers))} up? Apache Kafka's controllers tell it from "
+        "metadata.version 3.7-IV0 on; below it, or without them, `wherry format --cluster-id ID` gives it"
+    )
 
 
 async def ask_for_cluster_id(config: BrokerConfig, network: Network) -> str | None:
@@ -253,6 +257,7 @@ async def ask_for_cluster_id(config: BrokerConfig, network: Network) -> str | No
             answer = await client.send(ApiKey.DESCRIBE_CLUSTER, 1, request, config.controller_quorum_request_timeout_ms)
             if answer.error_code == ErrorCode.none:
                 return str(answer.cluster_id)
+            log.warning("cluster_id_not_told", endpoint=f"{host}:{port}", error=answer.error_code.name)
         except (OSError, TimeoutError) as error:
             log.info("controller_not_reached", endpoint=f"{host}:{port}", error=str(error))
         finally:

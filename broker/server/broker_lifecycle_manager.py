@@ -219,11 +219,11 @@ class BrokerLifecycleManager:
             log.info("broker_registered_again", broker_epoch=self.broker_epoch)
 
     async def _known_features(self) -> Mapping[str, int]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + FEATURES_WAIT_MS / 1000
-        while not self._finalized_features() and loop.time() < deadline:
+        for _ in range(FEATURES_WAIT_MS // BACKOFF_MIN_MS):
+            if finalized := self._finalized_features():
+                return finalized
             await asyncio.sleep(BACKOFF_MIN_MS / 1000)
-        return self._finalized_features()
+        return {}
 
     def _registration_refused(self, error: ErrorCode) -> str:
         """Why it is worth trying again; BrokerStartError when it is not."""

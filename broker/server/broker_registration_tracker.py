@@ -1,4 +1,4 @@
-"""Registers this broker again when the cluster has learnt to keep more of a registration (Kafka's class of that name)."""
+"""Registers this broker again when the cluster can keep more of a registration (Kafka's class of that name)."""
 
 from collections.abc import Callable
 
