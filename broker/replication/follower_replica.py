@@ -2,6 +2,7 @@
 
 from broker.common.buffers import Buffer
 from broker.common.errors import NotLeaderOrFollowerError
+from broker.common.identifiers import NO_OFFSET
 from broker.log.log_append import LogAppendInfo, UnexpectedAppendOffsetError
 from broker.log.unified_log import UnifiedLog
 from broker.replication.partition import Partition
@@ -33,17 +34,18 @@ class FollowerReplica:
             )
         return self.partition.log
 
-    def append(self, records: Buffer) -> LogAppendInfo:
-        """Append the leader's bytes.  KafkaError as `UnifiedLog.append_as_follower`."""
+    def append(self, records: Buffer, leader_log_start_offset: int = NO_OFFSET) -> LogAppendInfo:
+        """Append the leader's bytes, which came with its log start offset.  KafkaError as `append_as_follower`."""
         local = self.log
         try:
             info = local.append_as_follower(records, self.leader_epoch)
         except UnexpectedAppendOffsetError as error:
             end_offset = local.log_end_offset
-            if end_offset != local.log_start_offset or not error.first_offset < end_offset <= error.last_offset:
+            is_all_deleted = end_offset in (local.log_start_offset, leader_log_start_offset)
+            if not is_all_deleted or not error.first_offset < end_offset <= error.last_offset:
                 raise
-            # Empty, and the leader's log starts within a batch (DeleteRecords): the whole batch is taken, and the
-            # start offset that comes with it hides the beginning again.
+            # The leader's log starts within a batch (DeleteRecords) and ours ends there: the whole batch is taken,
+            # and the start offset that came with it hides its beginning again.
             local.truncate_fully_and_start_at(error.first_offset)
             info = local.append_as_follower(records, self.leader_epoch)
         self.partition.topic_stats.replication_bytes_in += info.valid_bytes

@@ -217,8 +217,8 @@ class ReplicaFetcher:
                 out_of_range.append((state, request))
                 continue
             self._take_one(state, answer)
-            if answer.records:
-                self._states[topic_partition] = self._states.pop(topic_partition, state)
+            if answer.records and self._is_current(state):
+                self._states[topic_partition] = self._states.pop(topic_partition)
             appended_bytes += len(answer.records)
             if appended_bytes >= YIELD_BYTES:
                 appended_bytes = 0
@@ -249,7 +249,7 @@ class ReplicaFetcher:
         )
         valid_bytes = 0
         if answer.records:
-            info = replica.append(answer.records)
+            info = replica.append(answer.records, answer.log_start_offset)
             valid_bytes = info.valid_bytes
             self._stats.bytes += valid_bytes
             if valid_bytes:

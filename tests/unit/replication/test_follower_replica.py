@@ -95,6 +95,18 @@ def test_an_empty_log_takes_the_whole_batch_the_leader_begins_in(tmp_path: Path)
         replica.append(records(1, "x", "y", "z"))
 
 
+def test_a_log_that_ends_where_the_leaders_begins_takes_the_whole_batch_too(tmp_path: Path) -> None:
+    """All of it is deleted on the leader, and what was cut off last was another leader's half of these offsets."""
+    world = FollowerWorld(tmp_path)
+    replica = world.replica()
+    replica.append(records(0, "a", "b"))
+    with pytest.raises(UnexpectedAppendOffsetError):
+        replica.append(records(1, "x", "y", "z"), 1)
+    replica.append(records(1, "x", "y", "z"), 2)
+    log = world.partition().log
+    assert (log.log_start_offset, log.log_end_offset) == (1, 4)
+
+
 def test_a_batch_of_an_older_epoch_than_the_newest_is_corruption(tmp_path: Path) -> None:
     world = FollowerWorld(tmp_path)
     world.place(leader=2, leader_epoch=5)

@@ -232,7 +232,7 @@ def test_bytes_that_hold_no_whole_batch_are_not_asked_for_at_once(tmp_path: Path
 def test_a_disk_that_refuses_fails_its_partition_alone(tmp_path: Path) -> None:
     async def story(world: FetcherWorld) -> None:
         class Refusing(FollowerReplica):
-            def append(self, records: Buffer) -> LogAppendInfo:
+            def append(self, records: Buffer, leader_log_start_offset: int = -1) -> LogAppendInfo:
                 raise StorageFailure("full")
 
         world.create_topic("other", replicas=(2, 1), leader=2)
