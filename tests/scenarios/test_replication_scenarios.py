@@ -52,6 +52,8 @@ class Story:
         partition = self.world.replicas.hosted_partition(T)
         if partition is None:
             return "not hosted"
+        if partition.is_offline:
+            return "offline"
         pending = ""
         if isinstance(partition.state, PendingExpandIsr):
             pending = f" pending=expand({partition.state.new_in_sync_replica_id})"
@@ -99,6 +101,13 @@ class Story:
         self.world.register_brokers(
             int(a["0"]), fenced="fenced" in a.values(), epoch=int(a["epoch"]) if "epoch" in a else None
         )
+
+    async def disk_fails(self, a: dict[str, str]) -> None:
+        self.world.partition().stop(ErrorCode.kafka_storage_error, is_deleted=False)
+
+    async def roll(self, a: dict[str, str]) -> None:
+        """The active segment of the log is closed."""
+        self.world.partition().log.roll()
 
     async def tick(self, a: dict[str, str]) -> None:
         """Time passes, for lag and for what is parked."""
