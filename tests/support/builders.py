@@ -113,6 +113,7 @@ class LogSource:
         self.failure: Exception | None = None
         self.deleted: list[TopicPartition] = []
         self.set_aside: list[TopicPartition] = []
+        self.had_clean_shutdown = True  # whoever used the directory before
         self._config_of = config_of
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: UUID) -> UnifiedLog:
@@ -123,7 +124,13 @@ class LogSource:
             incarnation = len(self.deleted) + len(self.set_aside)
             directory = partition_directory(self.directory / str(incarnation), topic_partition)
             directory.mkdir(parents=True, exist_ok=True)
-            loaded = load_log(self.environment, directory, topic_partition, self._config_of(topic_partition.topic))
+            loaded = load_log(
+                self.environment,
+                directory,
+                topic_partition,
+                self._config_of(topic_partition.topic),
+                had_clean_shutdown=self.had_clean_shutdown,
+            )
             existing = self.logs[topic_partition] = loaded.log
             existing.assign_topic_id(topic_id)
         return existing

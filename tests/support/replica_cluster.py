@@ -116,6 +116,7 @@ class ClusterBroker(ReplicaWorld):
         self._loop = asyncio.get_running_loop()
         directory = cluster.directory / str(broker_id)
         super().__init__(directory, cluster.properties, broker_id=broker_id, fetchers=self._make_fetchers)
+        self.logs.had_clean_shutdown = False
         self.replicas.context.alter_partition_manager = cluster
         self.replicas.context.broker_epoch = self._broker_epoch
 
@@ -193,6 +194,8 @@ class ReplicaCluster:
         """The process is gone; what it wrote is on its disk."""
         broker = self.brokers.pop(broker_id)
         await broker.fetchers.stop()
+        for partition in broker.replicas.partitions():
+            partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)  # what is staged is not written any more
         for log in broker.logs.all():
             log.close()
 
