@@ -96,6 +96,8 @@ class SimConnection:
 class SimClient:
     """A connection that is made again when it breaks."""
 
+    retriable = RETRIABLE
+
     def __init__(self, host: SimHost, node: str, port: int, chance: random.Random) -> None:
         self.chance = chance
         self._host = host
@@ -109,8 +111,15 @@ class SimClient:
             try:
                 self._connection = SimConnection(await self._host.connect(self._node, self._port))
             except OSError:
-                await asyncio.sleep(BACKOFF_S * (0.5 + self.chance.random()))
+                await self.pause()
         return self._connection
+
+    async def pause(self) -> None:
+        """Between two attempts."""
+        await asyncio.sleep(BACKOFF_S * (0.5 + self.chance.random()))
+
+    def on_refused(self) -> None:
+        """There was no answer, or one that says to try again: for those who may have asked the wrong node."""
 
     async def ask_once(self, api_key: ApiKey, version: int, entity: Any) -> Any:
         """ConnectionError or TimeoutError when there is no answer."""
@@ -132,11 +141,13 @@ class SimClient:
             try:
                 answer = await self.ask_once(api_key, version, entity)
             except (ConnectionError, TimeoutError):
+                self.on_refused()
                 continue
             error = error_of(answer)
-            if error not in RETRIABLE:
+            if error not in self.retriable:
                 return answer, error, attempts
-            await asyncio.sleep(BACKOFF_S * (0.5 + self.chance.random()))
+            self.on_refused()
+            await self.pause()
 
     def close(self) -> None:
         if self._connection is not None:
@@ -146,20 +157,29 @@ class SimClient:
 # Requests
 
 
-def _produce(version: int, partition: TopicPartition, acks: int, records: bytes) -> Any:
+def produce_request(version: int, partition: TopicPartition, acks: int, records: bytes) -> Any:
     schema = RequestSchema.of(ApiKey.PRODUCE, version)
     data = schema.PartitionProduceData(index=partition.partition, records=records)
     topic = schema.TopicProduceData(name=partition.topic, partition_data=(data,))
     return schema.ProduceRequest(transactional_id=None, acks=acks, timeout=milliseconds(3_000), topic_data=(topic,))
 
 
-def _fetch(version: int, partition: TopicPartition, offset: int, size_max: int, max_wait_ms: int) -> Any:
+def fetch_request(
+    version: int,
+    partition: TopicPartition,
+    offset: int,
+    size_max: int,
+    max_wait_ms: int,
+    *,
+    leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+) -> Any:
     schema = RequestSchema.of(ApiKey.FETCH, version)
     wanted = schema.FetchPartition(
         partition=partition.partition,
-        current_leader_epoch=-1,
+        current_leader_epoch=leader_epoch,
         fetch_offset=offset,
-        last_fetched_epoch=-1,
+        last_fetched_epoch=last_fetched_epoch,
         log_start_offset=-1,
         partition_max_bytes=size_max,
     )
@@ -210,7 +230,13 @@ class IdempotentProducer:
     acknowledged, as the Java producer does.  `acknowledged` maps values to the offsets that were promised."""
 
     def __init__(
-        self, client: SimClient, name: str, partition: TopicPartition, acks: int, end_offset: EndOffset
+        self,
+        client: SimClient,
+        name: str,
+        partition: TopicPartition,
+        acks: int,
+        end_offset: EndOffset,
+        pauses_per_second: float = 30.0,
     ) -> None:
         self.name = name
         self.partition = partition
@@ -222,6 +248,7 @@ class IdempotentProducer:
         self._chance = client.chance
         self._acks = acks
         self._version = client.chance.choice((3, 7, 9, 12))
+        self._pauses_per_second = pauses_per_second
         self._end_offset = end_offset  # of the log, as an observer sees it, to count duplicates
         self._sent = 0
         self._sequence = 0
@@ -245,7 +272,7 @@ class IdempotentProducer:
             if self._unacknowledged:
                 await self._settle_first(connection)
             if self._chance.random() < 0.5:
-                await asyncio.sleep(self._chance.expovariate(30.0))
+                await asyncio.sleep(self._chance.expovariate(self._pauses_per_second))
 
     def _fill_window(self) -> None:
         while not self.is_stopping and len(self._unacknowledged) < IN_FLIGHT_MAX and self._chance.random() < 0.8:
@@ -266,7 +293,7 @@ class IdempotentProducer:
         batch.attempts += 1
         if batch.attempts > 1:
             batch.end_offset_at_retry = self._end_offset(self.partition)
-        request = _produce(self._version, self.partition, self._acks, bytes(builder.build()))
+        request = produce_request(self._version, self.partition, self._acks, bytes(builder.build()))
         batch.answer = connection.submit(ApiKey.PRODUCE, self._version, request)
 
     async def _settle_first(self, connection: SimConnection) -> None:
@@ -278,15 +305,17 @@ class IdempotentProducer:
         except (ConnectionError, TimeoutError):
             self.seen["produce unanswered"] += 1
             connection.close()
+            self._client.on_refused()
             return
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.none:
             self._acknowledge(batch, int(answer.base_offset))
             return
         self.seen[f"produce {error.name}"] += 1
-        if error not in RETRIABLE:
+        if error not in self._client.retriable:
             raise Violation(f"{self.name}: sequence {batch.sequence} of {self.partition} answered {error.name}")
         await self._take_back()
+        self._client.on_refused()
         await asyncio.sleep(BACKOFF_S)
 
     def _acknowledge(self, batch: _Batch, base_offset: int) -> None:
@@ -312,7 +341,7 @@ class IdempotentProducer:
                 batch.answer = None
                 continue
             error = ErrorCode(answer.error_code)
-            if error in RETRIABLE or error is ErrorCode.out_of_order_sequence_number:
+            if error in self._client.retriable or error is ErrorCode.out_of_order_sequence_number:
                 batch.answer = None
             elif error is not ErrorCode.none:
                 raise Violation(f"{self.name}: sequence {batch.sequence} answered {error.name}")
@@ -363,8 +392,8 @@ class Reader:
     async def read_once(self, max_wait_ms: int) -> None:
         offset = len(self.values)
         size_max = self._client.chance.choice(self._sizes)
-        request = _fetch(self._version, self.partition, offset, size_max, max_wait_ms)
-        answer, error, _ = await self._client.insist(ApiKey.FETCH, self._version, request, _error_of_fetch)
+        request = fetch_request(self._version, self.partition, offset, size_max, max_wait_ms)
+        answer, error, _ = await self._client.insist(ApiKey.FETCH, self._version, request, error_of_fetch)
         if error is not ErrorCode.none:
             raise Violation(f"a fetch of {self.partition} from {offset} answered {error.name}")
         data = answer.responses[0].partitions[0]
@@ -379,7 +408,7 @@ class Reader:
             self.values.append(value)
 
 
-def _error_of_fetch(answer: Any) -> ErrorCode:
+def error_of_fetch(answer: Any) -> ErrorCode:
     top = getattr(answer, "error_code", ErrorCode.none)
     return ErrorCode(top) or ErrorCode(answer.responses[0].partitions[0].error_code)
 
@@ -470,12 +499,12 @@ class TopicChurner:
         self._client = client
         self._number = 0
 
-    async def create(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+    async def create(self, name: str, partitions: int, configs: dict[str, str], replication_factor: int = 1) -> None:
         schema = RequestSchema.of(ApiKey.CREATE_TOPICS, 7)
         topic = schema.CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=replication_factor,
             assignments=(),
             configs=tuple(schema.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
         )

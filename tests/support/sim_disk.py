@@ -178,6 +178,12 @@ class SimFileSystem:
         self._failing.clear()
         _crash_directory(self._root, chance, {})
 
+    def kill(self) -> None:
+        """The process is gone and the machine is not: what was written stays, synced or not."""
+        self.generation += 1
+        self.open_files = 0
+        self.locks.clear()
+
     def count(self, operation: str, path: Path) -> None:
         """Account for an operation, or refuse it."""
         self.operations[operation] = self.operations.get(operation, 0) + 1

@@ -94,7 +94,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         for context in self.failures:
             if (error := context.get("exception")) is not None:
                 raise error
-            raise RuntimeError(context["message"])
+            raise RuntimeError(f"{context['message']} {context.get('task', '')!r}")
 
 
 class SimClock:

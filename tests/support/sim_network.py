@@ -45,6 +45,7 @@ class SimNetwork:
         self.resets = 0
         self.splits = 0
         self._cuts: dict[tuple[str, str], None] = {}
+        self._delays: dict[tuple[str, str], float] = {}
         self._transports: dict[SimTransport, None] = {}
         self._addresses: dict[str, str] = {}
         self._free_port = FREE_PORTS_FROM
@@ -61,10 +62,30 @@ class SimNetwork:
         self._cuts[sender, receiver] = None
 
     def heal(self) -> None:
-        """End all cuts: what was held arrives."""
+        """End all cuts and delays: what was held arrives."""
         self._cuts.clear()
+        self._delays.clear()
+        self._wake_transports()
+
+    def heal_between(self, one: str, other: str) -> None:
+        """End the cuts and delays between two hosts."""
+        for pair in ((one, other), (other, one)):
+            self._cuts.pop(pair, None)
+            self._delays.pop(pair, None)
+        self._wake_transports()
+
+    def _wake_transports(self) -> None:
         for transport in list(self._transports):
             transport.wake()
+
+    def delay(self, sender: str, receiver: str, mean_s: float) -> None:
+        """From now on what is sent takes so much longer, each message by another time, without overtaking."""
+        self._delays[sender, receiver] = mean_s
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether there is a cut or a delay somewhere."""
+        return bool(self._cuts or self._delays)
 
     def is_cut(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) in self._cuts
@@ -73,8 +94,9 @@ class SimNetwork:
         self._free_port += 1
         return self._free_port
 
-    def latency(self) -> float:
-        return self.loop.random.expovariate(1 / self.latency_mean_s)
+    def latency(self, sender: str, receiver: str) -> float:
+        mean_s = self.latency_mean_s + self._delays.get((sender, receiver), 0.0)
+        return self.loop.random.expovariate(1 / mean_s)
 
     def add(self, transport: "SimTransport") -> None:
         self._transports[transport] = None
@@ -96,7 +118,7 @@ class SimHost:
     async def connect(self, host: str, port: int) -> AsyncioByteStream:
         network, loop = self.network, self.network.loop
         target = self._resolve(host)
-        await asyncio.sleep(network.latency())
+        await asyncio.sleep(network.latency(self.name, target))
         while network.is_cut(self.name, target) or network.is_cut(target, self.name):
             await asyncio.sleep(RETRANSMIT_S)
         server = network.servers.get((target, port))
@@ -268,7 +290,7 @@ class SimTransport(asyncio.Transport):
         peer = self.peer
         if peer is None or peer._is_over:
             return
-        arrival = max(peer._arrival_of_last, self._network.loop.time() + self._network.latency())
+        arrival = max(peer._arrival_of_last, self._network.loop.time() + self._network.latency(self.host, peer.host))
         peer._arrival_of_last = arrival
         peer._inbox.append((arrival, item))
         peer._inbox_bytes += len(item) if isinstance(item, bytes) else 0

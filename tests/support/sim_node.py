@@ -48,6 +48,7 @@ class NodeLoop(SimLoop):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.trace_lines: list[str] = []
+        self.complaints = 0
         self._incarnations = 0
         self._dead: dict[int, None] = {}
         self._frozen_tasks: dict[asyncio.Task[Any], None] = {}
@@ -97,7 +98,10 @@ class NodeLoop(SimLoop):
         return timer
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), PowerCut):
+        error = context.get("exception")
+        if error is not None and "future" in context and not isinstance(error, AssertionError):
+            self.complaints += 1  # a failure whose waiter was cancelled: nodes log it and go on (node.on_loop_error)
+        elif not isinstance(error, PowerCut):
             super().call_exception_handler(context)
 
     def finish(self) -> None:
@@ -282,6 +286,18 @@ class SimNode:
         self.crashes += 1
         self._switch_off()
         self.file_system.cut(self.chance())
+
+    def kill(self) -> None:
+        """End the process now (kill -9): the machine stays on, and keeps what was written."""
+        self._switch_off()
+        self.file_system.is_on, self.file_system.cut_after = True, None
+        self.file_system.kill()
+
+    def give_up(self) -> None:
+        """The start has failed, and what it had begun is undone: the process ends."""
+        self._switch_off()
+        self.file_system.is_on = True
+        self.file_system.kill()
 
     def chance(self) -> Chance:
         """A source of its own, from the seed of the run."""

@@ -1,0 +1,117 @@
+"""Producers and readers of a simulated cluster that follow the leader."""
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+from broker.common.errors import ErrorCode
+from broker.protocol.api_keys import ApiKey
+from broker.records.memory_records_builder import MemoryRecordsBuilder
+from broker.records.record_batch import batches
+from tests.support.sim_client import Violation, error_of_fetch, fetch_request, produce_request
+from tests.support.sim_cluster_client import LeaderClient
+
+NOTHING_DIVERGES: Final = -1
+
+
+class AcksOneProducer:
+    """Writes numbered values, one batch at a time, and never again: acks=1 promises nothing when a leader is lost."""
+
+    def __init__(self, client: LeaderClient, name: str) -> None:
+        self.name = name
+        self.sent = 0
+        self.acknowledged = 0
+        self.is_stopping = False
+        self.seen: Counter[str] = Counter()
+        self._client = client
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            await self._send()
+            await asyncio.sleep(self._client.chance.expovariate(4.0))
+
+    async def _send(self) -> None:
+        builder = MemoryRecordsBuilder()
+        for _ in range(self._client.chance.randint(1, 3)):
+            builder.append(1_700_000_000_000, None, b"%s:%d:" % (self.name.encode(), self.sent))
+            self.sent += 1
+        request = produce_request(7, self._client.partition, 1, bytes(builder.build()))
+        try:
+            answer = await self._client.ask_once(ApiKey.PRODUCE, 7, request)
+        except (ConnectionError, TimeoutError):
+            self._client.on_refused()
+            return
+        error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if error is ErrorCode.none:
+            self.acknowledged += 1
+        elif error in self._client.retriable:
+            self.seen[f"acks=1 {error.name}"] += 1
+            self._client.on_refused()
+        else:
+            raise Violation(f"{self.name} was answered {error.name}")
+
+
+class ClusterReader:
+    """Reads one partition from the beginning, with leader epochs: what was read once stays, and offsets are dense."""
+
+    def __init__(self, client: LeaderClient) -> None:
+        self.partition = client.partition
+        self.values: list[bytes] = []
+        self.high_watermark = -1
+        self.seen: Counter[str] = Counter()
+        self._client = client
+        self._version = client.chance.choice((11, 12))
+        self._last_epoch = -1
+
+    async def run(self) -> None:
+        while True:
+            await self.read_once(max_wait_ms=300)
+            await asyncio.sleep(self._client.chance.expovariate(3.0))
+
+    async def read_everything(self) -> None:
+        """Up to the high watermark of now."""
+        self.high_watermark = -1
+        while len(self.values) < self.high_watermark or self.high_watermark < 0:
+            await self.read_once(max_wait_ms=0)
+
+    async def read_once(self, max_wait_ms: int) -> None:
+        offset = len(self.values)
+        request = fetch_request(
+            self._version,
+            self.partition,
+            offset,
+            self._client.chance.choice((1, 2_000, 1 << 20)),
+            max_wait_ms,
+            leader_epoch=self._client.leader_epoch,
+            last_fetched_epoch=self._last_epoch,
+        )
+        try:
+            answer = await self._client.ask_once(ApiKey.FETCH, self._version, request)
+        except (ConnectionError, TimeoutError):
+            self._client.on_refused()
+            return
+        error = error_of_fetch(answer)
+        if error is ErrorCode.none:
+            self._take(offset, answer.responses[0].partitions[0])
+        elif error in self._client.retriable:
+            self.seen[f"fetch {error.name}"] += 1
+            self._client.on_refused()
+            await self._client.pause()
+        else:
+            raise Violation(f"a fetch of {self.partition} from {offset} was answered {error.name}")
+
+    def _take(self, offset: int, data: Any) -> None:
+        diverging = getattr(data, "diverging_epoch", None)
+        if diverging is not None and diverging.epoch != NOTHING_DIVERGES:
+            raise Violation(f"{self.partition}: epoch {self._last_epoch} before {offset} is not in the leader's log")
+        self.high_watermark = int(data.high_watermark)
+        for batch in batches(data.records or b""):
+            if not batch.is_crc_valid():
+                raise Violation(f"{self.partition}: the batch at {batch.base_offset} has a wrong CRC")
+            self._last_epoch = max(self._last_epoch, batch.partition_leader_epoch)
+            for record in batch.records():
+                if record.offset < offset:
+                    continue  # a batch is served whole
+                if record.offset != len(self.values):
+                    raise Violation(f"{self.partition}: offset {record.offset} follows {len(self.values) - 1}")
+                self.values.append(bytes(record.value or b""))

@@ -1,0 +1,166 @@
+"""ClusterObserver: what must hold in a simulated cluster at any moment, and a memory of what was true before.
+
+`sample` is cheap and looks at what the living brokers think; `check_logs` reads their logs.  Neither changes anything.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from broker.common.identifiers import TopicPartition
+from broker.log.unified_log import UnifiedLog
+from broker.metadata.partition_registration import PartitionRegistration
+from broker.replication.partition import Partition
+from tests.support.sim_client import Violation
+from tests.support.sim_cluster import SimCluster
+from tests.support.sim_node import SimNode
+
+BATCH_HEADER: Final = Struct(">qiibIhi")  # base offset, size, leader epoch, magic, crc, attributes, last offset delta
+LOG_OVERHEAD: Final = 12
+
+
+class Batch(NamedTuple):
+    """What identifies a batch: two with the same contents are the same batch."""
+
+    base_offset: int
+    leader_epoch: int
+    crc: int
+    next_offset: int
+
+
+def parse_batches(content: bytes) -> Iterator[Batch]:
+    """The headers of all batches of a log file; Violation when they do not fill it."""
+    position, end = 0, len(content)
+    while position < end:
+        if end - position < BATCH_HEADER.size:
+            raise Violation(f"{end - position} bytes follow the last batch")
+        base_offset, size, leader_epoch, _, crc, _, delta = BATCH_HEADER.unpack_from(content, position)
+        yield Batch(base_offset, leader_epoch, crc, base_offset + delta + 1)
+        position += LOG_OVERHEAD + size
+    if position != end:
+        raise Violation(f"the last batch is {position - end} bytes short")
+
+
+def log_bytes(node: SimNode, log: UnifiedLog) -> bytes:
+    """All segments of a log, one after the other, as the process sees them."""
+    names = [name for name in node.file_system.list_directory(log.directory) if name.endswith(".log")]
+    return b"".join(node.file_system.read(log.directory / name) for name in names)
+
+
+class ClusterObserver:
+    """Remembers leaders by epoch, high watermarks, and every batch that was ever committed or written."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._high_watermarks: dict[tuple[TopicPartition, int, int], int] = {}
+        self._committed: dict[TopicPartition, list[Batch]] = {}
+        self._crcs: dict[tuple[TopicPartition, int, int], int] = {}
+
+    @property
+    def leader_epochs_seen(self) -> int:
+        return len(self._leaders)
+
+    # At any moment
+
+    def sample(self) -> None:
+        for node_id, node in self._cluster.living():
+            for partition in self._cluster.partitions_of(node):
+                if partition.local_log is not None and partition.is_leader:
+                    self._check_leader(node_id, partition, partition.local_log)
+
+    def _check_leader(self, node_id: int, partition: Partition, log: UnifiedLog) -> None:
+        name, epoch = partition.topic_partition, partition.leader_epoch
+        leader = self._leaders.setdefault((name, epoch), node_id)
+        if leader != node_id:
+            raise Violation(f"{name}: brokers {leader} and {node_id} both led epoch {epoch}")
+        high_watermark = log.high_watermark
+        before = self._high_watermarks.get((name, epoch, node_id), -1)
+        if high_watermark < before:
+            raise Violation(f"{name}: high watermark of epoch {epoch} went from {before} to {high_watermark}")
+        self._high_watermarks[name, epoch, node_id] = high_watermark
+        if high_watermark > log.log_end_offset:
+            raise Violation(f"{name}: high watermark {high_watermark} is beyond the end {log.log_end_offset}")
+        if not set(partition.maximal_isr) <= set(partition.replicas):
+            raise Violation(f"{name}: ISR {partition.maximal_isr} is not within the replicas {partition.replicas}")
+        registration = self._cluster.registration(name)
+        if registration is not None and registration.leader_epoch == epoch:
+            self._check_members(partition, registration, high_watermark)
+
+    def _check_members(self, partition: Partition, registration: PartitionRegistration, high_watermark: int) -> None:
+        """Who the controller believes in sync may be elected next: it has all that is committed."""
+        name = partition.topic_partition
+        if not set(registration.isr) <= set(registration.replicas):
+            raise Violation(f"{name}: ISR {registration.isr} is not within the replicas {registration.replicas}")
+        for member in registration.isr:
+            log = self._cluster.log_of(member, name)
+            if log is not None and self._cluster.is_registered(member) and log.log_end_offset < high_watermark:
+                raise Violation(
+                    f"{name}: broker {member} is in the ISR {registration.isr} of epoch {registration.leader_epoch} "
+                    f"and ends at {log.log_end_offset}, the high watermark is {high_watermark}"
+                )
+
+    # Now and then
+
+    def check_logs(self) -> None:
+        for node_id, node in self._cluster.living():
+            for partition in self._cluster.partitions_of(node):
+                if partition.local_log is not None:
+                    self._check_log(node_id, node, partition.topic_partition, partition.local_log)
+
+    def _check_log(self, node_id: int, node: SimNode, name: TopicPartition, log: UnifiedLog) -> None:
+        batches = list(parse_batches(log_bytes(node, log)))
+        where = f"{name} on broker {node_id}"
+        expected, epoch = log.log_start_offset, -1
+        for batch in batches:
+            if batch.base_offset != expected:
+                raise Violation(f"{where}: the batch at {batch.base_offset} follows offset {expected}")
+            if batch.leader_epoch < epoch:
+                raise Violation(f"{where}: epoch {batch.leader_epoch} at {expected} follows epoch {epoch}")
+            expected, epoch = batch.next_offset, batch.leader_epoch
+            crc = self._crcs.setdefault((name, batch.leader_epoch, batch.base_offset), batch.crc)
+            if crc != batch.crc:
+                raise Violation(f"{where}: another batch was at {batch.base_offset} in epoch {batch.leader_epoch}")
+        if expected != log.log_end_offset:
+            raise Violation(f"{where}: the file ends at {expected}, the log at {log.log_end_offset}")
+        self._check_committed(where, name, [batch for batch in batches if batch.next_offset <= log.high_watermark])
+        self._check_epochs(where, log, batches)
+
+    def _check_committed(self, where: str, name: TopicPartition, batches: list[Batch]) -> None:
+        committed = self._committed.setdefault(name, [])
+        for known, found in zip(committed, batches, strict=False):
+            if known != found:
+                raise Violation(f"{where}: {found} is below the high watermark, {known} was committed")
+        committed.extend(batches[len(committed) :])
+
+    def _check_epochs(self, where: str, log: UnifiedLog, batches: list[Batch]) -> None:
+        """Each batch belongs to the epoch that the cache names for its offset (H2 of the model: no false entry)."""
+        entries = log.leader_epochs.entries
+        index = -1
+        for batch in batches:
+            while index + 1 < len(entries) and entries[index + 1].start_offset <= batch.base_offset:
+                index += 1
+            if index < 0 or entries[index].epoch != batch.leader_epoch:
+                raise Violation(
+                    f"{where}: offset {batch.base_offset} is of epoch {batch.leader_epoch}, the cache says {entries}"
+                )
+
+    # In the end
+
+    def check_equality(self) -> None:
+        """After a calm: every replica of a partition has the same bytes, and nothing that was committed is missing."""
+        for name, committed in self._committed.items():
+            registration = self._cluster.registration(name)
+            assert registration is not None
+            contents = {}
+            for node_id in registration.replicas:
+                log = self._cluster.log_of(node_id, name)
+                if log is None:
+                    raise Violation(f"{name}: broker {node_id} has no log")
+                contents[node_id] = log_bytes(self._cluster.nodes[node_id], log)
+                found = list(parse_batches(contents[node_id]))
+                if found[: len(committed)] != committed:
+                    raise Violation(f"{name} on broker {node_id}: committed batches are missing")
+            if len(set(contents.values())) != 1:
+                sizes = {node_id: len(content) for node_id, content in contents.items()}
+                raise Violation(f"{name}: the replicas differ; bytes by broker: {sizes}")
