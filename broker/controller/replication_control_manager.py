@@ -200,12 +200,11 @@ class ReplicationControlManager:
         if broker_id not in partition.replicas:
             return ErrorCode.not_leader_or_follower
         target = PartitionTarget(directories={broker_id: directory})
-        rules = None
-        broker = self._state.image.brokers[broker_id]
-        if not directory_id.is_online(directory, broker.directories):
-            # The broker tells us that it lost the replica: it is neither in sync nor can it lead.
+        if not directory_id.is_online(directory, self._state.image.brokers[broker_id].directories):
+            # The broker tells us that it lost the replica: it is not in sync.
             target.isr = tuple(replica for replica in partition.isr if replica != broker_id)
-            rules = self._updates.rules(topic, partition, removed=broker_id)
+        # Whether the replica can lead is asked of the new directory: Apache's controllers still ask the old one.
+        rules = self._updates.rules(topic, partition.in_directory(broker_id, directory))
         record = self._updates.change(topic, key.partition, target, rules)
         if record is not None:
             records.append(record)

@@ -113,6 +113,11 @@ class PartitionRegistration:
         """After a ClearElrRecord."""
         return replace(self, eligible_leader_replicas=(), last_known_elr=())
 
+    def in_directory(self, replica: int, directory: UUID) -> "PartitionRegistration":
+        """As it will be when the broker of `replica` has it in `directory`."""
+        directories = (directory if each == replica else self.directory(each) for each in self.replicas)
+        return replace(self, directories=tuple(directories))
+
     def directory(self, replica: int) -> UUID:
         """The log directory of a replica; UNASSIGNED for one that has none here."""
         try:

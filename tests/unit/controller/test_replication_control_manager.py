@@ -10,7 +10,7 @@ from broker.common.identifiers import TopicPartition
 from broker.controller.api_error import NO_ERROR
 from broker.controller.brokers_to_isrs import PartitionKey
 from broker.controller.replication_control_manager import AlterPartitionEntry, BrokerState, ElectionType
-from broker.metadata.directory_id import UNASSIGNED
+from broker.metadata.directory_id import LOST, UNASSIGNED
 from tests.unit.controller.controller_support import ControlWorld, directory_of
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
@@ -174,3 +174,22 @@ def test_directories_are_assigned(world: ControlWorld) -> None:
     assert world.partition("d").leader_epoch == 0
     other = world.apply(world.replication.assign_replicas_to_directories(2, {directory_of(2): {topic_id: [0]}}))
     assert list(other.values()) == [ErrorCode.not_leader_or_follower]
+
+
+def test_a_replica_in_a_directory_that_works_leads_at_once(world: ControlWorld) -> None:
+    first, second = UUID(int=0x700), UUID(int=0x701)
+    world.register(4, directories=(first, second))
+    world.heartbeat(4)
+    topic_id = world.create_topic("d", (4,))
+    world.apply(world.replication.assign_replicas_to_directories(4, {first: {topic_id: [0]}}))
+    world.heartbeat(4, offline_directories=(first,))
+    assert world.leadership("d") == (-1, (4,))
+    world.apply(world.replication.assign_replicas_to_directories(4, {second: {topic_id: [0]}}))
+    assert (world.leadership("d"), world.partition("d").leader_epoch) == ((4, (4,)), 2)
+
+
+def test_a_replica_in_a_directory_that_failed_leads_no_more(world: ControlWorld) -> None:
+    topic_id = world.image.topics.by_name["t"].id
+    world.apply(world.replication.assign_replicas_to_directories(1, {LOST: {topic_id: [0]}}))
+    assert world.leadership("t") == (2, (2, 3))
+    assert world.partition("t").directories == (LOST, directory_of(2), directory_of(3))
