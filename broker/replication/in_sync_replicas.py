@@ -76,6 +76,11 @@ class InSyncReplicas:
         """
         state = self.state
         if self._owes_recovery and self._partition.is_leader and isinstance(state, CommittedPartitionState):
+            log.info(
+                "leader_elected_uncleanly",
+                partition=str(self._partition.topic_partition),
+                epoch=self._partition.leader_epoch,
+            )
             self._propose(PendingRecovery(state))
 
     def is_eligible(self, replica: ReplicaState) -> bool:

@@ -188,9 +188,13 @@ class Partition:
             self._log_stale(registration)
             return False
         local = self._open_log()
-        if registration.leader_recovery_state == LeaderRecoveryState.RECOVERING:
-            log.info("leader_elected_uncleanly", partition=str(self.topic_partition), epoch=registration.leader_epoch)
-        self._update_assignment(registration, registration.isr, LeaderRecoveryState(registration.leader_recovery_state))
+        is_known = self.is_leader and registration.partition_epoch == self.partition_epoch
+        if not (is_known and self.state.is_inflight):
+            # What only repeats an answer of the controller ends no proposal made since: Kafka drops it, and could then
+            # commit without a replica that the controller has let in meanwhile.
+            self._update_assignment(
+                registration, registration.isr, LeaderRecoveryState(registration.leader_recovery_state)
+            )
         self._update_remote_replicas()
         was_leader = self.is_leader
         if registration.leader_epoch > self.leader_epoch:

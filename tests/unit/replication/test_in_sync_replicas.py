@@ -189,3 +189,23 @@ def test_a_follower_below_the_start_of_the_epoch_is_not_added(tmp_path: Path) ->
     assert world.alter_partition.proposals == []
     follower_fetches(world, 3, 2)
     assert world.alter_partition.proposed_isr == (1, 2, 3)
+
+
+def test_metadata_that_tells_what_an_answer_has_told_leaves_the_next_proposal_alone(tmp_path: Path) -> None:
+    """Its answer may be on the way, and whom the controller has let in must be waited for from the proposal on."""
+    world = replicated(tmp_path, isr=(1,))
+    follower_fetches(world, 2, 0)
+    world.alter_partition.agree()
+    assert (world.partition().isr, world.partition().partition_epoch) == ((1, 2), 1)
+    follower_fetches(world, 3, 0)
+    pending = world.partition().state
+    assert isinstance(pending, PendingExpandIsr)
+    world.place(isr=(1, 2), partition_epoch=1)
+    assert world.partition().state is pending
+    world.append(batch("a"))
+    world.now_ms += 60_000  # broker 3 is in sync by the controller's word alone
+    follower_fetches(world, 2, 1)
+    assert world.partition().log.high_watermark == 0
+    world.alter_partition.agree()
+    assert world.partition().isr == (1, 2, 3)
+    assert world.partition().log.high_watermark == 0
