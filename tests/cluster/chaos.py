@@ -11,6 +11,7 @@ Exit code 1 when a promise was broken; the table and, with `--save`, everything 
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -88,6 +89,7 @@ def main() -> None:
     reason = java_tools.why_not_available()
     if arguments.apache and reason is not None:
         sys.exit(f"chaos: {reason}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("chaos: told to stop"))  # and take the nodes along
     print(f"seed {arguments.seed}", file=sys.stderr, flush=True)
     if arguments.directory is not None:
         outcome = execute(arguments, arguments.directory)
