@@ -28,6 +28,8 @@ _CHECKPOINTS = f"{_LOG}/test_log_manager.py::test_the_times_of_checkpoints_are_s
 _AUTO_CREATION = f"{_SERVER}/test_auto_topic_creation_manager.py"
 _DEFAULTS = f"{_AUTO_CREATION}::test_other_topics_have_the_brokers_defaults_and_the_time_of_a_request"
 _OFFSETS_TOPIC = f"{_AUTO_CREATION}::test_the_offsets_topic_has_the_shape_of_the_settings"
+_ASKED_AT_A_TIME = f"{_UNIT}/replication/test_replica_fetcher.py::test_what_a_follower_asks_for_at_a_time_is_a_setting"
+_ASKED_OF_A_LEADER = f"{_SERVER}/test_remote_leader_endpoint.py::test_a_fetch_says_who_asks_and_what"
 _SESSIONS = f"{_GROUP}/test_join_group.py::test_07_the_bounds_of_session_timeouts_are_settings"
 _OFFSETS_KEPT = (
     f"{_GROUP}/test_offset_metadata_manager.py::test_40_the_time_offsets_are_kept_and_looked_at_are_settings"
@@ -143,6 +145,18 @@ BROKER: Final = {
     "leader.replication.throttled.rate": _HELD_BACK,
     "replication.quota.window.num": _THROTTLE_WINDOW,
     "replication.quota.window.size.seconds": _THROTTLE_WINDOW,
+    "num.replica.fetchers": (
+        f"{_UNIT}/replication/test_replica_fetcher_manager.py"
+        "::test_partitions_are_shared_out_anew_when_the_number_of_fetchers_changes"
+    ),
+    "replica.fetch.max.bytes": _ASKED_AT_A_TIME,
+    "replica.fetch.wait.max.ms": _ASKED_AT_A_TIME,
+    "replica.fetch.backoff.ms": (
+        f"{_UNIT}/replication/test_replica_fetcher.py::test_other_refusals_wait_for_the_back_off"
+    ),
+    "replica.fetch.min.bytes": _ASKED_OF_A_LEADER,
+    "replica.fetch.response.max.bytes": _ASKED_OF_A_LEADER,
+    "replica.socket.timeout.ms": _ASKED_OF_A_LEADER,
     "replica.lag.time.max.ms": f"{_UNIT}/replication/test_replica_manager.py::test_the_lag_time_is_a_setting",
     "replica.high.watermark.checkpoint.interval.ms": _CHECKPOINTS,
     "group.min.session.timeout.ms": _SESSIONS,

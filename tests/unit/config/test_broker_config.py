@@ -195,6 +195,14 @@ def test_names_nobody_knows_are_collected_and_those_of_the_jvm_are_ignored() -> 
             "group.max.session.timeout.ms=5: it must be at least group.min.session.timeout.ms=6000.",
         ),
         (
+            {"replica.fetch.wait.max.ms": "40000", "replica.lag.time.max.ms": "50000"},
+            "replica.fetch.wait.max.ms=40000: it must be at most replica.socket.timeout.ms=30000.",
+        ),
+        (
+            {"replica.fetch.wait.max.ms": "700", "replica.lag.time.max.ms": "600"},
+            "replica.fetch.wait.max.ms=700: it must be at most replica.lag.time.max.ms=600.",
+        ),
+        (
             {"broker.heartbeat.interval.ms": "5000"},
             "broker.heartbeat.interval.ms=5000: it must be at most half of broker.session.timeout.ms=9000.",
         ),
