@@ -1,8 +1,10 @@
 """Apache Kafka's own tools, from the jars that `make java-tools` collects."""
 
 import os
+import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,25 @@ def run(
     output = done.stdout + done.stderr
     assert not check or done.returncode == 0, f"{tool} {' '.join(arguments)} exited {done.returncode}:\n{output}"
     return output if with_errors else done.stdout
+
+
+def run_until(tool: str, *arguments: str, line: str, timeout_s: float = 60) -> str:
+    """Run a tool that does not end by itself until a line of its output matches; returns what it had printed."""
+    done = subprocess.Popen(command(tool, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    giving_up = threading.Timer(timeout_s, done.kill)
+    giving_up.start()
+    output = ""
+    try:
+        assert done.stdout is not None
+        for each in done.stdout:
+            output += each
+            if re.search(line, each):
+                return output
+    finally:
+        giving_up.cancel()
+        done.kill()
+        done.wait()
+    raise AssertionError(f"{tool} {' '.join(arguments)} never printed {line!r}:\n{output}")
 
 
 def server_command(version: str, main: str, *arguments: str, home: Path, heap: str = "192m") -> list[str]:
