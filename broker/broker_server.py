@@ -206,6 +206,8 @@ class BrokerServer:
             observer=self.link.observer,
             publisher=self.publisher,
             forwarding=self.forwarding,
+            alter_partition=self.alter_partition,
+            assignments=self.assignments,
         )
         replication_metrics = ReplicationMetrics(registry)
         replication_metrics.observe(self.replicas)

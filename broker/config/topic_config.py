@@ -39,7 +39,7 @@ THROTTLED_REPLICAS: Final = Valid[Any](
     lambda entries: entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", entry) for entry in entries),
 )
 _TIERING: Final = "Tiered storage is not supported yet."
-_NO_MOVES: Final = "Replication is not throttled yet."
+_NO_MOVES: Final = "Followers are held back by their leaders; they do not hold themselves back yet."
 
 
 class TopicSetting(Setting[T]):

@@ -1,6 +1,6 @@
 """BrokerMetrics: this broker's place in the cluster, and how closely it follows the cluster's metadata."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Protocol
 
 from broker.metrics.registry import MetricsRegistry, Sample
@@ -51,9 +51,12 @@ class BrokerMetrics:
         self._observer: MeasuredObserver | None = None
         self._publisher: MeasuredPublisher | None = None
         self._forwarding: MeasuredForwarding | None = None
+        self._alter_partition: Sized = ()
+        self._assignments: Sized = ()
         self._lifecycle_metrics()
         self._metadata_metrics()
         self._forwarding_metrics()
+        self._what_the_controller_owes()
 
     def observe(
         self,
@@ -62,11 +65,16 @@ class BrokerMetrics:
         observer: MeasuredObserver,
         publisher: MeasuredPublisher,
         forwarding: MeasuredForwarding,
+        alter_partition: Sized = (),
+        assignments: Sized = (),
     ) -> None:
+        """`alter_partition` and `assignments` have the size of what the controller has not answered yet."""
         self._lifecycle = lifecycle
         self._observer = observer
         self._publisher = publisher
         self._forwarding = forwarding
+        self._alter_partition = alter_partition
+        self._assignments = assignments
 
     def _lifecycle_metrics(self) -> None:
         self._registry.gauge(
@@ -131,6 +139,21 @@ class BrokerMetrics:
             "broker_forwarded_requests_total",
             "Requests of clients sent on to the controller.",
             lambda: None if self._forwarding is None else self._forwarding.forwarded_count,
+        )
+
+    def _what_the_controller_owes(self) -> None:
+        self._registry.gauge(
+            "broker_isr_changes_waiting",
+            "Changes of in-sync replicas the controller has not answered yet.",
+            lambda: len(self._alter_partition),
+            action="Look at the way to the controller: acks=all waits for replicas that have gone meanwhile.",
+        )
+        self._registry.gauge(
+            "kafka_server_assignmentsmanager_queuedreplicatodirassignments",
+            "Replicas whose log directory the controller has still to note.",
+            lambda: len(self._assignments),
+            bean="kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments",
+            action="Until then they cannot lead: assignments_refused in the log says why.",
         )
 
     def _counter(

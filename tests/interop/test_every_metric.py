@@ -86,6 +86,12 @@ MOVED_BY_UNIT_TEST = {
     f"{REPLICAS}_offlinereplicacount": (
         "tests/unit/metrics/test_replication_metrics.py::test_partitions_and_their_isr"
     ),
+    "broker_isr_changes_waiting": (
+        "tests/unit/metrics/test_broker_metrics.py::test_every_value_is_read_from_its_owner"
+    ),
+    "kafka_server_assignmentsmanager_queuedreplicatodirassignments": (
+        "tests/unit/metrics/test_broker_metrics.py::test_every_value_is_read_from_its_owner"
+    ),
     "kafka_server_leaderreplication_byte_rate": (
         "tests/unit/metrics/test_replication_metrics.py::test_what_throttled_replicas_are_sent"
     ),

@@ -23,6 +23,8 @@ def test_before_anything_is_known_the_broker_is_fenced_and_not_running() -> None
         "kafka_server_broker_metadata_metrics_last_applied_record_offset": -1,
         "broker_metadata_lag_records": 0,
         "kafka_server_forwardingmanager_queuelength": 0,
+        "broker_isr_changes_waiting": 0,
+        "kafka_server_assignmentsmanager_queuedreplicatodirassignments": 0,
     }
 
 
@@ -33,7 +35,14 @@ def test_every_value_is_read_from_its_owner() -> None:
     observer = SimpleNamespace(applied_offset=100, lag=7, load_error_count=1)
     publisher = SimpleNamespace(error_count=2)
     forwarding = SimpleNamespace(queue_size=3, forwarded_count=11)
-    metrics.observe(lifecycle=lifecycle, observer=observer, publisher=publisher, forwarding=forwarding)
+    metrics.observe(
+        lifecycle=lifecycle,
+        observer=observer,
+        publisher=publisher,
+        forwarding=forwarding,
+        alter_partition=range(4),
+        assignments=range(6),
+    )
     assert scraped(registry) == {
         "kafka_server_kafkaserver_brokerstate": 3,
         "broker_fenced": 0,
@@ -45,6 +54,8 @@ def test_every_value_is_read_from_its_owner() -> None:
         "kafka_server_broker_metadata_metrics_metadata_apply_error_total": 2,
         "kafka_server_forwardingmanager_queuelength": 3,
         "broker_forwarded_requests_total": 11,
+        "broker_isr_changes_waiting": 4,
+        "kafka_server_assignmentsmanager_queuedreplicatodirassignments": 6,
     }
     lifecycle.is_fenced = True
     assert scraped(registry)["broker_fenced"] == 1

@@ -230,6 +230,31 @@ def test_an_unreachable_controller_is_waited_for_without_end() -> None:
     setup.run(play)
 
 
+def test_a_lost_answer_is_asked_for_again() -> None:
+    """The controller has agreed, and nobody heard: it says of the repetition what it says of any older epoch."""
+    setup = Setup()
+    asked = 0
+
+    async def loses_the_first(request: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        answer = await setup._alter(request)
+        return ConnectionResetError("lost") if asked == 1 else answer
+
+    setup.controller.answers[ApiKey.ALTER_PARTITION] = loses_the_first
+    setup.partition_errors = [ErrorCode.none, ErrorCode.invalid_update_version]
+
+    async def play(loop: SimLoop) -> None:
+        setup.submit(T0)
+        await asyncio.sleep(1)
+        first, second = setup.requests
+        assert first == second
+        assert setup.answers == [(T0, ErrorCode.invalid_update_version)]
+        assert len(setup.manager) == 0
+
+    setup.run(play)
+
+
 def test_errors_of_partitions_are_theirs_alone() -> None:
     setup = Setup()
     setup.partition_errors = [ErrorCode.ineligible_replica]
