@@ -146,7 +146,7 @@ class BrokerServer:
             controller_versions=lambda: self.link.observer.controller_versions,
         )
         leaders = LeaderConnector(identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, network)
-        self.fetchers = ReplicaFetcherManager(config, leaders.address_of, leaders.connect)
+        self.fetchers = ReplicaFetcherManager(identity.node_id, config, leaders.address_of, leaders.connect)
         self.assignments = AssignmentsManager(
             self.link.assignments, identity, lambda: self.lifecycle.broker_epoch, self.cache
         )

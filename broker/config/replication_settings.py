@@ -99,6 +99,15 @@ class ReplicationSettings(Config):
         doc="How many bytes per second this broker sends at most to followers that are not in sync, of the partitions "
         "that `leader.replication.throttled.replicas` of their topics names.",
     )
+    follower_replication_throttled_rate = Setting(
+        "follower.replication.throttled.rate",
+        LONG,
+        default=INT64_MAX,
+        valid=at_least(0),
+        update=CLUSTER_WIDE,
+        doc="How many bytes per second this broker fetches at most as a follower that is not in sync, of partitions "
+        "that `follower.replication.throttled.replicas` of their topics names.",
+    )
     replication_quota_window_num = Setting(
         "replication.quota.window.num",
         INT,

@@ -39,7 +39,6 @@ THROTTLED_REPLICAS: Final = Valid[Any](
     lambda entries: entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", entry) for entry in entries),
 )
 _TIERING: Final = "Tiered storage is not supported yet."
-_NO_MOVES: Final = "Followers are held back by their leaders; they do not hold themselves back yet."
 
 
 class TopicSetting(Setting[T]):
@@ -165,8 +164,7 @@ class TopicConfig(Config):
         LIST,
         default=(),
         valid=THROTTLED_REPLICAS,
-        no_effect=_NO_MOVES,
-        doc="Followers that replicate at the throttled rate, as `partition:broker`.",
+        doc="Followers that replicate at the throttled rate, as `partition:broker`; `*` is all of them.",
     )
     leader_replication_throttled_replicas = TopicSetting(
         "leader.replication.throttled.replicas",

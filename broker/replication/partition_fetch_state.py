@@ -53,6 +53,11 @@ class PartitionFetchState:
     def delayed_until(self) -> float:
         return self._delayed_until
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the last answer left nothing to fetch, as far as committed records go."""
+        return self.lag == 0
+
     def is_ready(self, now: float) -> bool:
         return not self.is_truncating and self._delayed_until <= now
 

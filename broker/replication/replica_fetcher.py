@@ -34,11 +34,13 @@ from broker.replication.leader_endpoint import (
 )
 from broker.replication.out_of_range import place_in_range
 from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.replication_throttle import ReplicationThrottle
 from broker.replication.truncation import common_end_offset
 
 log = structlog.get_logger(__name__)
 
 INTERRUPT_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
+THROTTLED_SECONDS: Final = 0.1  # until the rate is looked at again
 YIELD_BYTES: Final = 1024 * 1024  # appended without letting others run: what a leader appends at once for a producer
 
 # The leader, or we, have not heard of the latest metadata yet: worth another try, not worth a warning.
@@ -65,6 +67,7 @@ class ReplicaFetcher:
         leader: LeaderEndPoint,
         config: ConfigHolder[BrokerConfig],
         stats: FetcherStats,
+        throttle: ReplicationThrottle,
         on_failed: OnFailed,
     ) -> None:
         self.name = name
@@ -73,6 +76,7 @@ class ReplicaFetcher:
         self._leader = leader
         self._config = config
         self._stats = stats
+        self._throttle = throttle
         self._on_failed = on_failed
         self._states: dict[TopicPartition, PartitionFetchState] = {}  # least recently served first
         self._changed = asyncio.Event()
@@ -160,16 +164,24 @@ class ReplicaFetcher:
     def _requests(self) -> dict[TopicPartition, FollowerFetch]:
         now = self._now()
         max_bytes = self._config.current.replica_fetch_max_bytes
+        is_throttled = self._throttle.is_exceeded
         requests = {}
         for topic_partition, state in list(self._states.items()):
             if state.is_ready(now):
                 try:
+                    if is_throttled and not state.is_in_sync and self._is_covered(state):
+                        state.delay(now, THROTTLED_SECONDS)
+                        continue
                     requests[topic_partition] = state.request(max_bytes)
                 except NotLeaderOrFollowerError:  # the metadata has moved on; the manager is about to take it away
                     state.delay(now, self._backoff_seconds)
                 except StorageFailure as error:
                     self._fail(state, error)
         return requests
+
+    def _is_covered(self, state: PartitionFetchState) -> bool:
+        throttled = state.replica.log.config.follower_replication_throttled_replicas
+        return self._throttle.covers(state.topic_partition.partition, throttled)
 
     async def _wait_for_work(self) -> None:
         """Until a partition is added, or the first delay ends."""
@@ -252,6 +264,8 @@ class ReplicaFetcher:
             info = replica.append(answer.records, answer.log_start_offset)
             valid_bytes = info.valid_bytes
             self._stats.bytes += valid_bytes
+            if self._is_covered(state):
+                self._throttle.record(valid_bytes)
             if valid_bytes:
                 state.continue_at(info.last_offset + 1)
             else:  # not one whole batch we may have yet: asking at once would bring the same

@@ -18,6 +18,7 @@ from broker.replication.leader_endpoint import LeaderEndPoint
 from broker.replication.partition import Partition
 from broker.replication.partition_fetch_state import PartitionFetchState
 from broker.replication.replica_fetcher import ReplicaFetcher
+from broker.replication.replication_throttle import ReplicationThrottle
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +59,13 @@ class ReplicaFetcherManager:
     A partition is in one of three places: with a fetcher, failed, or waiting for its leader's registration.
     """
 
-    def __init__(self, config: ConfigHolder[BrokerConfig], address_of: AddressOf, connect: ConnectToLeader) -> None:
+    def __init__(
+        self,
+        local_broker_id: int,
+        config: ConfigHolder[BrokerConfig],
+        address_of: AddressOf,
+        connect: ConnectToLeader,
+    ) -> None:
         self._config = config
         self._address_of = address_of
         self._connect = connect
@@ -68,6 +75,9 @@ class ReplicaFetcherManager:
         self._failed: dict[TopicPartition, Failure] = {}
         self._leaderless: dict[TopicPartition, Partition] = {}
         self._fetcher_count = config.current.num_replica_fetchers
+        self.throttle = ReplicationThrottle(
+            local_broker_id, config, _monotonic_ms, lambda current: current.follower_replication_throttled_rate
+        )
         self._tasks = BackgroundTasks("replica-fetchers")
         self.stats: dict[int, FetcherStats] = {}  # by leader; a cluster has so many brokers and no more
 
@@ -182,6 +192,7 @@ class ReplicaFetcherManager:
                 self._connect(key.leader, key.fetcher_id),
                 self._config,
                 self.stats.setdefault(leader_id, FetcherStats()),
+                self.throttle,
                 self._on_failed,
             )
             self._running[key] = self._tasks.start(fetcher.name, fetcher.run())
@@ -193,3 +204,7 @@ class ReplicaFetcherManager:
 
     def _fail(self, partition: Partition, leader_epoch: int, error: Exception) -> None:
         self._failed[partition.topic_partition] = Failure(partition, leader_epoch, isinstance(error, StorageFailure))
+
+
+def _monotonic_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

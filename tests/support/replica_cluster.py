@@ -144,7 +144,7 @@ class ClusterBroker(ReplicaWorld):
                 config=world.config,
             )
 
-        self.fetchers = ReplicaFetcherManager(world.config, connector.address_of, connect)
+        self.fetchers = ReplicaFetcherManager(self.broker_id, world.config, connector.address_of, connect)
         return self.fetchers
 
 

@@ -36,6 +36,7 @@ _OFFSETS_KEPT = (
 )
 
 _HELD_BACK = f"{_UNIT}/replication/test_fetch_reader.py::test_a_follower_that_catches_up_is_held_back_by_the_throttle"
+_HELD_BACK_ITSELF = f"{_UNIT}/replication/test_replica_fetcher.py::test_a_follower_that_catches_up_holds_itself_back"
 _THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_window_is_a_setting"
 
 # The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
@@ -143,6 +144,7 @@ BROKER: Final = {
         f"{_UNIT}/replication/test_replica_selector.py::test_a_consumer_is_sent_to_the_in_sync_replica_of_its_rack"
     ),
     "leader.replication.throttled.rate": _HELD_BACK,
+    "follower.replication.throttled.rate": _HELD_BACK_ITSELF,
     "replication.quota.window.num": _THROTTLE_WINDOW,
     "replication.quota.window.size.seconds": _THROTTLE_WINDOW,
     "num.replica.fetchers": (
@@ -193,6 +195,7 @@ TOPIC: Final = {
     "index.interval.bytes": _NEW_SEGMENT,
     "internal.segment.bytes": f"{_CONFIG}/test_topic_config.py::test_segments_may_be_small_for_tests_only",
     "leader.replication.throttled.replicas": _HELD_BACK,
+    "follower.replication.throttled.replicas": _HELD_BACK_ITSELF,
     "max.compaction.lag.ms": (
         f"{_LOG}/test_unified_log.py::test_segments_of_compacted_topics_are_closed_by_their_compaction_lag"
     ),

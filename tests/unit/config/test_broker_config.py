@@ -48,7 +48,7 @@ OTHER_DEFAULTS = {
 }
 
 # Kafka knows them as dynamic settings of brokers alone (QuotaConfig), not as lines of a file.
-DYNAMIC_ONLY = {"leader.replication.throttled.rate"}
+DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 
 
 def config(**overrides: str) -> BrokerConfig:

@@ -7,13 +7,12 @@ from typing import Any
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
-from broker.config.broker_config import BrokerConfig
-from broker.config.config_holder import ConfigHolder
 from broker.replication.fetcher_stats import FetcherStats
 from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import FetchedPartition, FollowerFetch
 from broker.replication.partition_fetch_state import PartitionFetchState
 from broker.replication.replica_fetcher import ReplicaFetcher
+from broker.replication.replication_throttle import ReplicationThrottle
 from tests.support.builders import ReplicaWorld, batch
 
 T = TopicPartition("t", 0)
@@ -102,13 +101,15 @@ class FetcherWorld(FollowerWorld):
         self.leader = FakeLeader()
         self.failed: list[tuple[TopicPartition, Exception]] = []
         self.stats = FetcherStats()
-        self.fetcher = ReplicaFetcher(
-            "ReplicaFetcherThread-0-2", 2, self.leader, self.holder, self.stats, self._on_failed
+        self.throttle = ReplicationThrottle(
+            1,
+            self.config,
+            lambda: int(asyncio.get_running_loop().time() * 1000),
+            lambda current: current.follower_replication_throttled_rate,
         )
-
-    @property
-    def holder(self) -> ConfigHolder[BrokerConfig]:
-        return self.config
+        self.fetcher = ReplicaFetcher(
+            "ReplicaFetcherThread-0-2", 2, self.leader, self.config, self.stats, self.throttle, self._on_failed
+        )
 
     def _on_failed(self, state: PartitionFetchState, error: Exception) -> None:
         self.failed.append((state.topic_partition, error))

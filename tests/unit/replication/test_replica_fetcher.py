@@ -344,3 +344,32 @@ def test_what_a_follower_asks_for_at_a_time_is_a_setting(tmp_path: Path) -> None
         assert (world.leader.asked[0][T].max_bytes, world.leader.waits_ms) == (5000, [70])
 
     tell(tmp_path, story, {"replica.fetch.max.bytes": "5000", "replica.fetch.wait.max.ms": "70"})
+
+
+def test_a_follower_that_catches_up_holds_itself_back(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        configs = {"follower.replication.throttled.replicas": "0:1"}
+        world.create_topic("slow", replicas=(2, 1), leader=2, configs=configs)
+        world.create_topic("free", replicas=(2, 1), leader=2)
+        slow, free = TopicPartition("slow", 0), TopicPartition("free", 0)
+        for name in ("slow", "free"):
+            world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition(name), 0)))
+        sent = records(0, *["a" * 100] * 20)
+        answer = FetchedPartition(records=sent, high_watermark=500, log_start_offset=0)
+        world.leader.answer({slow: answer, free: answer})
+        await world.fetcher.work_once()
+        assert world.throttle.byte_rate == len(sent)  # of the covered one alone
+        world.leader.answer({})
+        await world.fetcher.work_once()
+        assert list(world.leader.asked[-1]) == [free]
+        assert world.leader.waits_ms[-1] == 100
+        await asyncio.sleep(len(sent) / 1000)
+        world.leader.answer({slow: FetchedPartition(high_watermark=20, log_start_offset=0)})
+        await world.fetcher.work_once()
+        assert slow in world.leader.asked[-1]
+        world.throttle.record(1_000_000)
+        world.leader.answer({})
+        await world.fetcher.work_once()
+        assert slow in world.leader.asked[-1]  # in sync now
+
+    tell(tmp_path, story, {"follower.replication.throttled.rate": "1000"})

@@ -33,7 +33,7 @@ class ManagerWorld(ReplicaWorld):
             self.leaders.append(FakeLeader())
             return self.leaders[-1]
 
-        self.manager = ReplicaFetcherManager(world.config, address_of, connect)
+        self.manager = ReplicaFetcherManager(1, world.config, address_of, connect)
         return self.manager
 
     @property
