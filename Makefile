@@ -7,6 +7,7 @@ KAFKA_VERSION ?= 4.4.0
 FILE ?=
 OPTIONS ?=
 CASES ?= 1000000
+SEEDS ?= 200
 SUITE_DIR ?=
 
 .PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
@@ -72,6 +73,12 @@ crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the 
 FAULTS ?= kill
 chaos: $(STAMP) ## faults under load on three brokers: FAULTS=kill|pause|cut|roll OPTIONS="--seconds 600" (docs/testing.md)
 	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python -m tests.cluster.chaos $(FAULTS) $(OPTIONS)
+
+sim: $(STAMP) ## a cluster in virtual time, one process per core: make sim SEEDS=10000; failing seeds are written down
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.hunt --seeds $(SEEDS) --record $(OPTIONS)
+
+planted: $(STAMP) ## plant each known bug in a copy of the tree; the simulation must find it within 200 seeds
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.planted $(OPTIONS)
 
 # Peers' own suites against our broker; SUITE_DIR names a checkout (tests/suites/expected tells the versions).
 suite-aiokafka: $(STAMP) ## aiokafka's own tests, compared with the list of what passes
