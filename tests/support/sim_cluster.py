@@ -156,9 +156,10 @@ class SimCluster:
 
     @property
     def image(self) -> MetadataImage | None:
-        """The truth: what the controller has written; None while it is off."""
+        """The truth: what the controller has written; None while it does not lead."""
         node = self.nodes[self.controller_id].node
-        return None if node is None or node.controller is None else node.controller.controller.image
+        controller = None if node is None or node.controller is None else node.controller.controller
+        return controller.image if controller is not None and controller.is_active else None
 
     def registration(self, partition: TopicPartition) -> PartitionRegistration | None:
         return None if self.image is None else self.image.topics.partition(partition)
