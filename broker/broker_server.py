@@ -20,6 +20,7 @@ from broker.metadata.config_repository import ConfigRepository
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics.broker_metrics import BrokerMetrics
 from broker.metrics.coordinator_metrics import CoordinatorMetrics
+from broker.metrics.fetcher_metrics import FetcherMetrics
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.replication_metrics import ReplicationMetrics
@@ -209,6 +210,7 @@ class BrokerServer:
             alter_partition=self.alter_partition,
             assignments=self.assignments,
         )
+        FetcherMetrics(registry).observe(self.fetchers)
         replication_metrics = ReplicationMetrics(registry)
         replication_metrics.observe(self.replicas)
         replication_metrics.observe_sessions(self.sessions)

@@ -93,6 +93,7 @@ _TOPIC_COUNTERS: Final = (
     ("bytesin", "BytesInPerSec", "bytes_in", "Bytes of batches appended for producers."),
     ("bytesout", "BytesOutPerSec", "bytes_out", "Bytes of batches sent to consumers."),
     ("bytesrejected", "BytesRejectedPerSec", "bytes_rejected", "Bytes of batches refused for their size."),
+    ("replicationbytesin", "ReplicationBytesInPerSec", "replication_bytes_in", "Bytes fetched from leaders."),
     ("replicationbytesout", "ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes sent to followers."),
     (
         "totalproducerequests",

@@ -43,7 +43,16 @@ RAFT = "kafka_server_raft_metrics"
 SESSIONS = "kafka_server_fetchsessioncache"
 
 # What one healthy node does not show from outside, and the test that moves it at its owner.
+_FOLLOWING = "tests/unit/metrics/test_fetcher_metrics.py::test_what_following_moves"
 MOVED_BY_UNIT_TEST = {
+    "kafka_server_replicafetchermanager_maxlag": _FOLLOWING,
+    "kafka_server_replicafetchermanager_minfetchrate": _FOLLOWING,
+    "kafka_server_replicafetchermanager_failedpartitionscount": _FOLLOWING,
+    "kafka_server_fetcherlagmetrics_consumerlag": _FOLLOWING,
+    "kafka_server_fetcherstats_requests_total": _FOLLOWING,
+    "kafka_server_fetcherstats_bytes_total": _FOLLOWING,
+    "kafka_server_followerreplication_byte_rate": _FOLLOWING,
+    f"{TOPIC}_replicationbytesin_total": _FOLLOWING,
     "broker_event_loop_lag_seconds": (
         "tests/unit/metrics/test_event_loop_metrics.py::test_what_holds_the_loop_is_measured"
     ),
