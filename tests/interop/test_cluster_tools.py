@@ -209,7 +209,7 @@ def test_reassignment_with_a_throttle(cluster: ClusterProcess, topic: str, tmp_p
     assert "The inter-broker throttle limit was set to 50000000 B/s" in executed, executed
     assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in executed, executed
     brokers = run(cluster, "ConfigCommand", "--entity-type", "brokers", "--entity-name", "2", "--describe")
-    assert "follower.replication.throttled.rate" in brokers
+    assert "follower.replication.throttled.rate=50000000" in brokers
     assert "leader.replication.throttled.rate=50000000" in brokers
     topic_entity = ("--entity-type", "topics", "--entity-name", topic)
     assert "leader.replication.throttled.replicas=" in run(cluster, "ConfigCommand", *topic_entity, "--describe")
@@ -219,7 +219,7 @@ def test_reassignment_with_a_throttle(cluster: ClusterProcess, topic: str, tmp_p
         return verified.count("is completed.") == 2
 
     wait_for(is_complete, "both moves are complete")
-    assert describe(cluster, topic) == {0: (2, [3, 2], [2, 3]), 1: (2, [2, 3], [2, 3])}
+    assert describe(cluster, topic) == {0: (3, [3, 2], [2, 3]), 1: (2, [2, 3], [2, 3])}  # 1 led, and has left
     verified = run(cluster, REASSIGN, "--verify", "--reassignment-json-file", plan)
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified, verified
     assert f"Clearing topic-level throttles on topic {topic}" in verified, verified
