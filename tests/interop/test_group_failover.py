@@ -19,6 +19,8 @@ from tests.interop.group_members import MEMBERS, Ledger, Member
 from tests.support import java_tools
 from tests.support.cluster_process import ClusterProcess
 
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
 TOPIC, PARTITIONS = "moving", 6
 OFFSETS_PARTITIONS = 4
 SETTINGS = {
