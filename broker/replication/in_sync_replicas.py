@@ -65,8 +65,13 @@ class InSyncReplicas:
 
         Here the state counts as recovered at once: there is nothing to recover but to go on.
         """
+        before = self.state
         self._owes_recovery = recovery is LeaderRecoveryState.RECOVERING
         self.state = CommittedPartitionState(isr, LeaderRecoveryState.RECOVERED)
+        if isinstance(before, CommittedPartitionState) or self._owes_recovery:
+            return
+        if set(before.proposed_isr) == set(isr):
+            self._note_agreed(before)  # the metadata may come before the answer that says the same
 
     def maybe_tell_recovery(self) -> None:
         """Tell the controller that an unclean election has been dealt with.
@@ -174,18 +179,19 @@ class InSyncReplicas:
         ):
             self._context.isr_stats.failed_updates += 1
             return
-        previous = pending.isr
         self.state = CommittedPartitionState(answer.isr, answer.leader_recovery_state)
         self._owes_recovery = answer.leader_recovery_state is LeaderRecoveryState.RECOVERING
         self._partition.partition_epoch = answer.partition_epoch
-        log.info(
-            self._count(pending),
-            partition=str(self._partition.topic_partition),
-            previous_isr=previous,
-            isr=answer.isr,
-            partition_epoch=answer.partition_epoch,
-        )
+        self._note_agreed(pending)
         self._partition.on_isr_changed()
+
+    def _note_agreed(self, agreed: PendingPartitionChange) -> None:
+        log.info(
+            self._count(agreed),
+            partition=str(self._partition.topic_partition),
+            previous_isr=agreed.isr,
+            isr=self.state.isr,
+        )
 
     def _count(self, agreed: PendingPartitionChange) -> str:
         stats = self._context.isr_stats

@@ -209,3 +209,22 @@ def test_metadata_that_tells_what_an_answer_has_told_leaves_the_next_proposal_al
     world.alter_partition.agree()
     assert world.partition().isr == (1, 2, 3)
     assert world.partition().log.high_watermark == 0
+
+
+def test_a_change_is_counted_once_whoever_tells_it_first(tmp_path: Path) -> None:
+    """The metadata with the change, or the answer to the proposal."""
+    world = replicated(tmp_path, isr=(1, 2))
+    stats = world.replicas.isr_stats
+    follower_fetches(world, 3, 0)
+    world.place(isr=(1, 2, 3))
+    assert (stats.expands, stats.failed_updates) == (1, 0)
+    world.alter_partition.agree()
+    assert (stats.expands, stats.failed_updates) == (1, 0)
+    world.append(batch("a"))
+    world.now_ms += 60_000
+    world.replicas.maybe_shrink_isrs()
+    world.place(isr=(1, 2))  # not what was proposed
+    assert stats.shrinks == 0
+    world.replicas.maybe_shrink_isrs()
+    world.place(isr=(1,))
+    assert stats.shrinks == 1
