@@ -1,16 +1,24 @@
-"""A controller by itself, and a broker that is pointed at it: two processes, one cluster."""
+"""Controllers and brokers as processes of their own: who joins whom, who waits, and who is refused."""
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.interop.node_process import NodeProcess
+from tests.support.broker_process import free_port
+from tests.support.cluster_process import ClusterProcess, NodeOfCluster
+from tests.support.quorum_client import QuorumClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+
+LONG_S = 90  # a bound, for machines that have much else to do
 
 
 def controller(directory: Path) -> NodeProcess:
@@ -19,7 +27,7 @@ def controller(directory: Path) -> NodeProcess:
     )
 
 
-def broker(directory: Path, controller_port: int) -> NodeProcess:
+def broker(directory: Path, controller_port: int, **more: str) -> NodeProcess:
     return NodeProcess.server(
         directory,
         {
@@ -27,8 +35,21 @@ def broker(directory: Path, controller_port: int) -> NodeProcess:
             "node.id": "1",
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            **{name.replace("_", "."): value for name, value in more.items()},
         },
     )
+
+
+def event(node: NodeProcess, name: str) -> dict[str, object]:
+    """The first line of this name in a node's log, once it is there."""
+    deadline = time.monotonic() + 30
+    while True:
+        for line in node.stderr.splitlines():
+            found: dict[str, object] = json.loads(line) if line.startswith("{") else {}
+            if found.get("event") == name:
+                return found
+        assert time.monotonic() < deadline, node.stderr
+        time.sleep(0.05)
 
 
 def test_a_broker_joins_a_controller_and_ends_without_it(tmp_path: Path) -> None:
@@ -88,3 +109,131 @@ def test_a_broker_of_another_cluster_is_refused_with_both_ids(tmp_path: Path) ->
                 f"cluster.id={theirs}: this data is of another cluster."
             )
         assert leader.end() == 0
+
+
+def controller_at(port: int, directory: Path) -> NodeOfCluster:
+    """A controller that is not started yet, and where it will be."""
+    address = f"CONTROLLER://127.0.0.1:{port}"
+    return NodeOfCluster(directory, 9, ["controller"], {"listeners": address, "advertised.listeners": address}, None)
+
+
+@pytest.mark.parametrize("is_formatted", [False, True])
+def test_a_broker_waits_for_its_controller(tmp_path: Path, is_formatted: bool) -> None:
+    port = free_port()
+    leader = controller_at(port, tmp_path / "controller")
+    if is_formatted:  # it was here before: the cluster id is known, and the registration waits
+        for directory, node_id in (("controller", 9), ("broker", 1)):
+            formatted(tmp_path / directory, node_id)
+    with broker(tmp_path / "broker", port) as node:
+        event(node, "controller_not_reached")
+        assert node.process.poll() is None
+        with leader:
+            node.ready()
+            assert node.http_status("/readyz") == 200
+            assert node.end() == 0
+
+
+def test_a_broker_that_waited_for_a_controller_of_another_cluster_ends(tmp_path: Path) -> None:
+    port = free_port()
+    formatted(tmp_path / "broker", 1)
+    with broker(tmp_path / "broker", port) as node:
+        event(node, "controller_not_reached")
+        with controller_at(port, tmp_path / "controller"):
+            assert node.wait(LONG_S) == 1
+            assert node.stderr.splitlines()[-1] in (
+                f"wherry: the controller at 127.0.0.1:{port} belongs to another cluster than MkU3OEVBNTcwNTJENDM2Qk, "
+                "which meta.properties of this broker names",
+                "wherry: the controller belongs to another cluster than MkU3OEVBNTcwNTJENDM2Qk, which meta.properties "
+                "names",
+            )
+
+
+def formatted(directory: Path, node_id: int, roles: str = "broker", cluster_id: str = "MkU3OEVBNTcwNTJENDM2Qk") -> str:
+    """`wherry format` for the data directory of a node; returns what it says."""
+    directory.mkdir(exist_ok=True)
+    listener = "CONTROLLER" if roles == "controller" else "PLAINTEXT"
+    listeners = [f"{listener}://127.0.0.1:0"] if roles != "broker,controller" else ["PLAINTEXT://:0", "CONTROLLER://:0"]
+    properties = {
+        "process.roles": roles,
+        "node.id": node_id,
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+        "log.dirs": directory / "data",
+    }
+    file = directory / "node.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    command = [sys.executable, "-m", "broker", "format", "--cluster-id", cluster_id, str(file)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+    return done.stdout
+
+
+def test_each_role_can_be_formatted_beforehand(tmp_path: Path) -> None:
+    ours = "MkU3OEVBNTcwNTJENDM2Qk"
+    for directory, node_id, roles in (
+        ("controller", 9, "controller"),
+        ("broker", 1, "broker"),
+        ("both", 5, "broker,controller"),
+    ):
+        said = formatted(tmp_path / directory, node_id, roles)
+        assert f"cluster.id={ours} node.id={node_id} directory.id=" in said
+    with (
+        controller(tmp_path / "controller") as leader,
+        broker(tmp_path / "broker", leader.ready().port("controller")) as node,
+    ):
+        node.ready()
+        assert AdminClient({"bootstrap.servers": node.bootstrap}).list_topics(timeout=10).cluster_id == ours
+    with NodeProcess.server(tmp_path / "both", {"node.id": "5"}) as both:
+        both.ready()
+        assert AdminClient({"bootstrap.servers": both.bootstrap}).list_topics(timeout=10).cluster_id == ours
+
+
+@pytest.mark.parametrize("setting", ["controller.quorum.voters", "controller.quorum.bootstrap.servers"])
+def test_brokers_live_through_a_restart_of_their_controller(tmp_path: Path, setting: str) -> None:
+    processes = ClusterProcess(tmp_path, dedicated_controller=True)
+    leader = processes.controller
+    assert leader is not None
+    if setting == "controller.quorum.voters":
+        for node in processes.nodes.values():
+            node.overrides["controller.quorum.bootstrap.servers"] = ""
+            node.overrides["controller.quorum.voters"] = f"100@127.0.0.1:{leader.controller_port}"
+    with processes as cluster:
+        cluster_id = str(cluster.admin().list_topics(timeout=10).cluster_id)
+        metadata = QuorumClient([leader.controller_port], cluster_id)
+        before = {each.id: each.epoch for each in metadata.image().brokers.values()}
+        assert sorted(before) == [1, 2, 3]
+        cluster.create_topic("kept", 2, 3)
+        leader.kill()
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        errors: list[object] = []
+        for number in range(20):  # the brokers serve on without it
+            producer.produce("kept", str(number), on_delivery=lambda error, _message: errors.append(error))
+        assert producer.flush(20) == 0
+        assert errors == [None] * 20
+        leader.start()
+        fresh = QuorumClient([leader.controller_port], cluster_id)
+        after = fresh.image()
+        assert {each.id: each.epoch for each in after.brokers.values()} == before
+        assert not any(each.fenced for each in after.brokers.values())
+        assert fresh.leader_epoch > metadata.leader_epoch
+        cluster.create_topic("new", 2, 3)
+        assert all(node.is_ready() for node in cluster.brokers)
+
+
+def test_a_second_process_of_an_id_gives_up_and_disturbs_nobody(tmp_path: Path) -> None:
+    with controller(tmp_path / "controller") as leader:
+        port = leader.ready().port("controller")
+        with (
+            broker(tmp_path / "one", port) as one,
+            broker(tmp_path / "other", port, initial_broker_registration_timeout_ms="5000") as twin,
+        ):
+            one.ready()
+            registered = event(one, "broker_registered")["broker_epoch"]
+            assert twin.wait(LONG_S) == 1
+            assert twin.stderr.splitlines()[-1] == (
+                "wherry: broker 1 could not register within 5000 ms: another process with node.id=1 is alive"
+            )
+            cluster_id = str(AdminClient({"bootstrap.servers": one.bootstrap}).list_topics(timeout=10).cluster_id)
+            image = QuorumClient([port], cluster_id).image()
+            assert (image.brokers[1].epoch, image.brokers[1].fenced) == (registered, False)
+            assert one.http_status("/readyz") == 200
