@@ -5,6 +5,7 @@
     python -m tests.cluster.chaos cut --seconds 600                links cut by relays, in one direction or both
     python -m tests.cluster.chaos roll                             every node stopped in order and started, one by one
     python -m tests.cluster.chaos kill cut --dedicated-controller  mixed; the controller in a process of its own
+    python -m tests.cluster.chaos kill --quorum 4.4.0              our brokers, three controllers of Apache Kafka
     python -m tests.cluster.chaos kill --apache                    Apache Kafka's brokers in our place
 
 Exit code 1 when a promise was broken; the table and, with `--save`, everything that is known are printed.
@@ -32,6 +33,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--dedicated-controller", action="store_true")
     parser.add_argument("--spare-controller", action="store_true", help="a dedicated controller is no victim")
+    parser.add_argument("--quorum", metavar="VERSION", help="three controllers of Apache Kafka, which are hit as well")
     parser.add_argument("--apache", action="store_true", help="Apache Kafka's brokers (needs `make java-tools`)")
     parser.add_argument("--no-java", action="store_true", help="no Java client in the load")
     parser.add_argument("--rate", type=int, default=200, help="records a second of each producer")
@@ -52,6 +54,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         every_s=arguments.every,
         seed=arguments.seed,
         is_apache=arguments.apache,
+        quorum=arguments.quorum,
         dedicated_controller=arguments.dedicated_controller,
         hits_controller=not arguments.spare_controller,
         partitions=arguments.partitions,

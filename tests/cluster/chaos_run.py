@@ -15,8 +15,10 @@ import confluent_kafka
 from tests.cluster.faults import Faults
 from tests.cluster.history import Acknowledgement, Entry, Verdict, judge, unavailability
 from tests.cluster.load import JavaProducer, LibrdkafkaProducer, TailReader, read_log
+from tests.cluster.quorum_nodes import nodes_of
 from tests.cluster.replicas import differing, digests, wait_for_identical
 from tests.support import java_tools
+from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import free_port
 from tests.support.cluster_process import Cluster, ClusterProcess, what_is_missing
 from tests.support.kafka_cluster import KafkaCluster
@@ -39,6 +41,7 @@ class Plan:
     every_s: float = 10.0
     seed: int = 1
     is_apache: bool = False
+    quorum: str | None = None  # the version of three controllers of Apache Kafka; None: our own controller
     dedicated_controller: bool = False
     hits_controller: bool = True
     brokers: int = 3
@@ -49,6 +52,13 @@ class Plan:
     acks: str = "all"  # "1": not idempotent either, and records may be lost: the proof that a loss is found
     topic_config: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def controller(self) -> str:
+        """Where it is, in words."""
+        if self.quorum is not None:
+            return f"3 of Apache Kafka {self.quorum}"
+        return "its own process" if self.dedicated_controller else "in broker 1"
 
     @property
     def producer_config(self) -> dict[str, object]:
@@ -89,7 +99,7 @@ class Outcome:
         verdict = self.verdict
         return {
             "brokers": "Apache Kafka " + java_tools.VERSION if self.plan.is_apache else "Wherry",
-            "controller": "its own process" if self.plan.dedicated_controller else "in broker 1",
+            "controller": self.plan.controller,
             "faults": ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items())),
             "seconds": round(self.plan.seconds),
             "sent": self.sent,
@@ -150,11 +160,19 @@ class ChaosRun:
                 self.relays = stack.enter_context(Relays())
                 options["advertised_ports"] = {node_id: free_port() for node_id in range(1, plan.brokers + 1)}
                 options["advertised_controller_port"] = free_port()
+            controllers = None
+            if plan.quorum is not None:
+                assert self.relays is None, "no relay stands before a controller of Apache Kafka"
+                controllers = ApacheControllers(self.directory / "quorum", plan.quorum)
+                stack.callback(controllers.stop)
+                options["controllers"] = controllers.start().bootstrap
             kind = KafkaCluster if plan.is_apache else ClusterProcess
             self.cluster = kind(self.directory, **options)
             if self.relays is not None:
                 self._put_relays_between(self.relays)
             stack.enter_context(self.cluster)
+            if controllers is not None:
+                self.cluster.nodes |= nodes_of(controllers)
             self.cluster.create_topic(TOPIC, plan.partitions, plan.brokers, {**TOPIC_CONFIG, **plan.topic_config})
             self.cluster.wait_for_full_isr(TOPIC)
             yield

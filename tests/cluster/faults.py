@@ -177,7 +177,8 @@ class Faults:
     def roll_all(self, topic: str) -> None:
         """Every node in turn, each once the cluster is whole again: a rolling restart by the book."""
         nodes, last = self.cluster.nodes, self.cluster.controller
-        for node_id in sorted(nodes, key=lambda node_id: nodes[node_id] is last):
+        ours = [node_id for node_id, node in nodes.items() if "broker" in node.roles or node is last]
+        for node_id in sorted(ours, key=lambda node_id: nodes[node_id] is last):
             self._roll(node_id, 0)
             nodes[node_id].wait_until_ready(READY_TIMEOUT_S)
             self.cluster.wait_for_full_isr(topic)
