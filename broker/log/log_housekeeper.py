@@ -159,6 +159,8 @@ class LogHousekeeper:
         for number, unified_log in enumerate(list(self._logs())):
             if unified_log.is_closed:
                 continue
+            if _has_superseded_segments(unified_log) and not await self.flush(unified_log):
+                continue  # the device may lack what replaces them
             try:
                 count += unified_log.delete_old_segments()
             except StorageFailure as failure:
@@ -191,3 +193,15 @@ class LogHousekeeper:
                 unified_log.remove_expired_producers(self._now_ms())
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
+
+
+def _has_superseded_segments(unified_log: UnifiedLog) -> bool:
+    """Whether segments lie below the log start because later records repeat what is in them: a coordinator's snapshot.
+
+    Its leader has flushed them before it moved the log start; a follower hears of the new log start alone.
+    """
+    if unified_log.config.is_delete:
+        return False
+    segments = unified_log.segments
+    second = segments.higher(segments.first.base_offset)
+    return second is not None and second.base_offset <= unified_log.log_start_offset

@@ -108,6 +108,25 @@ async def test_retention_goes_over_all_logs_and_survives_a_refusing_disk() -> No
     assert await world.keeper.delete_old_segments() == 0
 
 
+async def test_what_replaces_a_segment_is_on_the_device_before_the_segment_goes() -> None:
+    """A follower hears of a new log start; the snapshot that makes older records superfluous may be in memory alone."""
+    world = World(segment_bytes=200, compact=True)
+    for _ in range(4):
+        world.append(key=b"k")
+    assert world.log.segments.base_offsets == [0, 2]
+    world.log.maybe_increment_log_start_offset(2, "leader offset incremented")
+    world.disk.fail(world.directory, "sync")
+    assert await world.keeper.delete_old_segments() == 0
+    assert world.log.segments.base_offsets == [0, 2]
+    world.disk.heal()
+    assert await world.keeper.delete_old_segments() == 1
+    assert world.log.segments.base_offsets == [2]
+    assert world.log.unflushed_messages == 0
+    flushes = world.metrics.flush_seconds.count
+    assert await world.keeper.delete_old_segments() == 0
+    assert world.metrics.flush_seconds.count == flushes
+
+
 async def test_flush_ms_flushes_what_is_old_enough() -> None:
     world = World()
     world.append()
@@ -159,6 +178,7 @@ def test_the_times_of_the_tasks_are_settings() -> None:
         world.keeper.flush_dirty_logs = flush  # type: ignore[method-assign]
         watched = SimpleNamespace(
             is_closed=False,
+            config=SimpleNamespace(is_delete=True),
             flush_ms=world.log.flush_ms,
             delete_old_segments=note("retention"),
             remove_expired_producers=note("producers"),
