@@ -18,11 +18,17 @@ class PartitionReassignment:
     removing: tuple[int, ...]
     adding: tuple[int, ...]
 
-    @classmethod
-    def between(cls, current: Sequence[int], target: Sequence[int]) -> "PartitionReassignment":
-        removing = tuple(sorted(set(current) - set(target)))
-        adding = tuple(sorted(set(target) - set(current)))
-        return cls((*target, *removing), removing, adding)
+    def replaced_by(self, target: Sequence[int], isr: Sequence[int]) -> "PartitionReassignment":
+        """The way to a target, from where the partition stands, which may be on the way to an older one (KIP-455).
+
+        What the older one was adding leaves again: at once where it has not caught up, else like any other, when the
+        new replicas are in sync.  So a new target never takes the ISR below what it is.
+        """
+        original = self.original_replicas
+        leaving = set(self.replicas) - set(target)
+        removing = tuple(sorted(replica for replica in leaving if replica in original or replica in isr))
+        adding = tuple(sorted(set(target) - set(original)))
+        return PartitionReassignment((*target, *removing), removing, adding)
 
     @property
     def is_in_progress(self) -> bool:

@@ -97,20 +97,14 @@ class ReassignmentControlManager:
     def _reassign(
         self, topic: TopicImage, index: int, partition: PartitionRegistration, target: tuple[int, ...]
     ) -> PartitionChangeRecord | None:
-        way = _way(partition, target)
-        wanted = PartitionTarget(
-            replicas=way.replicas,
-            removing=way.removing,
-            adding=way.adding,
-            isr=tuple(replica for replica in partition.isr if replica in way.replicas),
-        )
+        way = _ongoing(partition).replaced_by(target, partition.isr)
+        wanted = PartitionTarget(replicas=way.replicas, removing=way.removing, adding=way.adding)
         return self._updates.change(topic, index, wanted)
 
     def _cancel(self, topic: TopicImage, index: int, partition: PartitionRegistration) -> PartitionChangeRecord | None:
         if not partition.is_reassigning:
             raise ApiException(ErrorCode.no_reassignment_in_progress)
-        way = PartitionReassignment(partition.replicas, partition.removing_replicas, partition.adding_replicas)
-        original = way.original_replicas
+        original = _ongoing(partition).original_replicas
         isr = tuple(replica for replica in partition.isr if replica in original)
         if not isr:
             if not self._configuration_control.is_unclean_leader_election_enabled(topic.name):
@@ -137,12 +131,5 @@ class ReassignmentControlManager:
         return found
 
 
-def _way(partition: PartitionRegistration, target: tuple[int, ...]) -> PartitionReassignment:
-    """A new target replaces an older one: the way starts at what the partition had before the first (KIP-455)."""
-    before = PartitionReassignment(partition.replicas, partition.removing_replicas, partition.adding_replicas)
-    way = PartitionReassignment.between(before.original_replicas, target)
-    if any(replica in way.replicas for replica in partition.isr):
-        return way
-    # Only replicas that the older target added have the records: they leave like others, when the new ones have them.
-    removing = tuple(sorted(set(partition.replicas) - set(target)))
-    return PartitionReassignment((*target, *removing), removing, way.adding)
+def _ongoing(partition: PartitionRegistration) -> PartitionReassignment:
+    return PartitionReassignment(partition.replicas, partition.removing_replicas, partition.adding_replicas)

@@ -108,6 +108,27 @@ def test_replacing_a_target_keeps_who_alone_has_the_records(world: ControlWorld)
     assert (partition.replicas, partition.leader, partition.isr) == ((2, 4), 2, (2, 4))
 
 
+def test_a_new_target_keeps_what_is_in_sync_until_the_new_replicas_are(world: ControlWorld) -> None:
+    """2 is away: without 3, which the older target was adding, there would be one copy for a while."""
+    world.start_brokers(4)
+    reassign(world, (3, 4))
+    world.alter_isr("t", 1, 3)
+    assert reassign(world, (1, 4)) == NO_ERROR
+    partition = world.partition("t")
+    assert (partition.replicas, partition.isr) == ((1, 4, 2, 3), (1, 3))
+    assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (2, 3))
+    assert world.alter_isr("t", 1, 3, 4).error is ErrorCode.none
+    partition = world.partition("t")
+    assert (partition.replicas, partition.isr, partition.is_reassigning) == ((1, 4), (1, 4), False)
+
+
+def test_a_target_that_is_what_was_before_ends_the_move(world: ControlWorld) -> None:
+    reassign(world, (3, 2))
+    assert reassign(world, (1, 2)) == NO_ERROR
+    partition = world.partition("t")
+    assert (partition.replicas, partition.isr, partition.is_reassigning) == ((1, 2), (1, 2), False)
+
+
 def test_37_a_replica_that_is_dead_does_not_hold_up_the_replacement_of_another() -> None:
     world = ControlWorld()
     world.start_brokers(1, 2, 3, 4)
