@@ -144,7 +144,8 @@ class Scenario:
         return result.error.name if result.error.name != "none" else f"assignment={result.assignment.decode() or '-'}"
 
     async def on_heartbeat(self, arguments: dict[str, str]) -> str:
-        return await self._heartbeat(self._client(arguments), arguments.get("generation"))
+        client = self._client(arguments)
+        return await self._answer(f"{client.name} heartbeat", self._heartbeat(client, arguments.get("generation")))
 
     async def _heartbeat(self, client: Client, generation: str | None = None) -> str:
         error = await self.world.heartbeat(
@@ -163,6 +164,10 @@ class Scenario:
 
     async def on_commit(self, arguments: dict[str, str]) -> str:
         """By a client's member, or by nobody's (`commit - 5`)."""
+        who = "simple" if arguments["0"] == "-" else arguments["0"]
+        return await self._answer(f"{who} commit", self._commit(arguments))
+
+    async def _commit(self, arguments: dict[str, str]) -> str:
         client = None if arguments["0"] == "-" else self._client(arguments)
         error = await self.world.commit_code(
             int(arguments["1"]),
@@ -173,15 +178,51 @@ class Scenario:
         return error.name
 
     async def on_fetch(self, arguments: dict[str, str]) -> str:
-        found = (await self.world.fetch(None)).topics
+        return await self._answer("fetch", self._fetch(arguments.get("0") == "stable"))
+
+    async def _fetch(self, require_stable: bool) -> str:
+        result = await self.world.fetch(None, require_stable=require_stable)
+        if result.error.name != "none":
+            return result.error.name
+        found = result.topics
         rows = [f"{topic}-{each.partition}={each.offset}" for topic, offsets in found.items() for each in offsets]
         return " ".join(rows) or "nothing"
 
     async def on_describe(self, arguments: dict[str, str]) -> str:
         (group,) = self.world.groups.describe_groups([GROUP], 5)
+        if group.error.name != "none":
+            return group.error.name
         members = ",".join(self._named(member.member_id) for member in group.members)
         found = self.world.shard.groups.find(GROUP)
         return f"{group.state} generation={found.generation if found else '-'} members=[{members}]"
+
+    async def on_resign(self, arguments: dict[str, str]) -> str:
+        """Another broker is elected; this one hears of it."""
+        self.world.epoch += 1
+        self.world.groups.on_resignation(0, self.world.epoch)
+        return "resigned"
+
+    async def on_elect(self, arguments: dict[str, str]) -> str:
+        """This broker is elected; `load=slow` until the next `read`."""
+        self.world.epoch += 1
+        self.world.log.read_gate = asyncio.Event() if arguments.get("load") == "slow" else None
+        self.world.groups.on_election(0, self.world.epoch)
+        await settle()
+        return "loading" if self.world.log.read_gate else "loaded"
+
+    async def on_read(self, arguments: dict[str, str]) -> str:
+        """The disk answers."""
+        gate, self.world.log.read_gate = self.world.log.read_gate, None
+        assert gate is not None, "nothing is being read"
+        gate.set()
+        return "read"
+
+    async def on_replicas(self, arguments: dict[str, str]) -> str:
+        """`stall`: the followers copy nothing; `catch-up`."""
+        self.world.log.commits_at_once = arguments["0"] == "catch-up"
+        if self.world.log.commits_at_once:
+            self.world.log.commit()
+        return f"high_watermark={self.world.log.high_watermark} end={self.world.log.log_end_offset}"
 
     async def on_failover(self, arguments: dict[str, str]) -> str:
         """Another broker takes over the log: everything in memory is gone."""
