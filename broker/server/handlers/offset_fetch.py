@@ -25,7 +25,9 @@ async def offset_fetch(
     """OffsetFetch: how far groups have read.
 
     Behaviour: Nothing committed is offset -1 without an error. Reads what is committed; when stability is required
-    it waits for earlier commits and answers UNSTABLE_OFFSET_COMMIT where a transaction is open.
+    it waits for earlier commits and answers UNSTABLE_OFFSET_COMMIT where a transaction is open. A coordinator that has
+    just been elected waits until its replicas have all that its log had then, so that no acknowledged commit is missed
+    (Kafka waits only when stability is required); NOT_COORDINATOR when they have not in offsets.commit.timeout.ms.
     Versions: 1 named topics · 2 all topics, error of the group · 5 leader epoch (KIP-320) · 7 require stable
     (KIP-447) · 8 several groups (KIP-709) · 9 member id and epoch (KIP-848, not looked at for classic groups) · 10
     topic ids (KIP-848).
