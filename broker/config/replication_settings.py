@@ -87,8 +87,8 @@ class ReplicationSettings(Config):
         "replica.selector.class",
         STRING,
         valid=one_of(LEADER_SELECTOR, RACK_AWARE_REPLICA_SELECTOR),
-        doc="Which replica serves a consumer: the leader, or one in the consumer's rack (`client.rack`). Kafka's own two "
-        "classes are known by their names.",
+        doc="Which replica serves a consumer: the leader, or one in the consumer's rack (`client.rack`). Kafka's own "
+        "two classes are known by their names.",
     )
     leader_replication_throttled_rate = Setting(
         "leader.replication.throttled.rate",

@@ -1,7 +1,7 @@
 """A client connection to another node: requests out, answers matched by correlation id (Kafka's NetworkClient)."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -27,8 +27,7 @@ class BrokerClientError(ConnectionError):
 
 
 class _Pending(NamedTuple):
-    api_key: int
-    version: int
+    read: Callable[[bytes], Any]
     answer: "asyncio.Future[Any]"
 
 
@@ -67,6 +66,11 @@ class BrokerClient:
         """
         return await self._within(timeout_ms, self._send(api_key, version, entity))
 
+    async def exchange(self, write: Callable[[int, str], bytes], read: Callable[[bytes], T], timeout_ms: int) -> T:
+        """As `send`, with a codec of the caller's: `write(correlation_id, client_id)` makes the whole request, and
+        `read` what is returned from the response without its length; MalformedFrameError closes the connection."""
+        return await self._within(timeout_ms, self._exchange(write, read))
+
     async def versions(self, timeout_ms: int) -> dict[int, tuple[int, int]]:
         """What the peer offers: (lowest, highest) by api key.  Asked once per connection."""
         return await self._within(timeout_ms, self._ask_versions())
@@ -89,11 +93,17 @@ class BrokerClient:
             raise TimeoutError(f"{self.host}:{self.port} did not answer within {timeout_ms} ms") from None
 
     async def _send(self, api_key: int, version: int, entity: Any) -> Any:
+        return await self._exchange(
+            lambda correlation_id, client_id: encode_request(api_key, version, correlation_id, client_id, entity),
+            lambda frame: decode_response(api_key, version, frame)[1],
+        )
+
+    async def _exchange(self, write: Callable[[int, str], bytes], read: Callable[[bytes], T]) -> T:
         stream = await self._connected()
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_ID_MAX
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        frame = encode_request(api_key, version, correlation_id, self._client_id, entity)
-        self._pending[correlation_id] = _Pending(api_key, version, answer)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        frame = write(correlation_id, self._client_id)
+        self._pending[correlation_id] = _Pending(read, answer)
         try:
             stream.write(frame)
             await stream.drain()
@@ -163,7 +173,7 @@ class BrokerClient:
         pending = self._pending.get(correlation_id)
         if pending is None or pending.answer.done():
             return  # its caller was cancelled
-        pending.answer.set_result(decode_response(pending.api_key, pending.version, frame)[1])
+        pending.answer.set_result(pending.read(frame))
 
     def _disconnect(self, reason: str) -> None:
         stream, self._stream = self._stream, None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from broker.common.errors import ErrorCode, KafkaError
@@ -12,6 +12,14 @@ from broker.config.config_holder import ConfigHolder
 from broker.metadata.metadata_version import MetadataVersion
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
+from broker.protocol.follower_fetch_codec import (
+    AskedPartition,
+    FetchedAnswer,
+    FetchedAnswers,
+    FollowerFetchHead,
+    decode_response,
+    encode_request,
+)
 from broker.protocol.response_schema import RequestSchema
 from broker.replication.fetch_params import EpochEndOffset
 from broker.replication.leader_endpoint import (
@@ -22,6 +30,8 @@ from broker.replication.leader_endpoint import (
 )
 from broker.replication.offset_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.server.fetch_session_handler import FetchSessionHandler, SessionRequest
+
+T = TypeVar("T")
 
 # By the level of metadata.version from which every broker knows the version (MetadataVersion.fetchRequestVersion).
 _FETCH_VERSIONS: Final = (
@@ -38,7 +48,6 @@ _LIST_OFFSETS_VERSIONS: Final = (
     (MetadataVersion.IBP_3_5_IV0, 8),
 )
 _OLDEST_LIST_OFFSETS: Final = 7
-FIRST_WITH_REPLICA_STATE: Final = 15  # KIP-903
 
 
 class LeaderConnection(Protocol):
@@ -46,6 +55,9 @@ class LeaderConnection(Protocol):
 
     async def send(self, api_key: int, version: int, entity: Any, timeout_ms: int) -> Any:
         """The answer's entity; OSError or TimeoutError when there is none."""
+
+    async def exchange(self, write: Callable[[int, str], bytes], read: Callable[[bytes], T], timeout_ms: int) -> T:
+        """The same with a codec of one's own (`BrokerClient.exchange`)."""
 
     async def close(self) -> None: ...
 
@@ -93,27 +105,29 @@ class RemoteLeaderEndPoint:
     async def fetch(
         self, requests: Mapping[TopicPartition, FollowerFetch], *, max_wait_ms: int
     ) -> Mapping[TopicPartition, FetchedPartition]:
-        version = fetch_version(self._metadata_version())
-        entity = self._fetch_request(version, self._session.build(requests), max_wait_ms)
+        session = self._session.build(requests)
         try:
-            response = await self._send(ApiKey.FETCH, version, entity)
+            response = await self._exchange(session, max_wait_ms)
         except asyncio.CancelledError:  # the answer would block the connection for what is asked next
             await self.close()
             raise
-        if response.error_code != ErrorCode.none:
-            self._session.refused(response.error_code)
-            raise FetchSessionError(response.error_code)
+        except (OSError, TimeoutError) as error:
+            raise await self._lost(error) from error
+        if response.error_code:
+            refusal = _error(response.error_code)
+            self._session.refused(refusal)
+            raise FetchSessionError(refusal)
         names = self._session.names()
         answers: dict[TopicPartition, FetchedPartition] = {}
-        unknown = 0
-        for topic in response.responses:
-            name = names.get(topic.topic_id)
+        answered: list[TopicPartition | None] = []
+        for topic_id, partitions in response.topics:
+            name = names.get(topic_id)
             if name is None:
-                unknown += 1
+                answered.append(None)
                 continue
-            for partition in topic.partitions:
-                answers[TopicPartition(name, partition.partition_index)] = _fetched(partition)
-        answered: list[TopicPartition | None] = [*answers, *([None] if unknown else [])]
+            for partition in partitions:
+                answers[TopicPartition(name, partition.partition)] = _fetched(partition)
+        answered.extend(answers)
         if not self._session.accepts(response.session_id, answered):
             raise FetchSessionError(ErrorCode.invalid_fetch_session_epoch)
         return answers
@@ -131,58 +145,32 @@ class RemoteLeaderEndPoint:
         self._session.lost()
         await self._connection.close()
 
-    async def _send(self, api_key: ApiKey, version: int, entity: Any) -> Any:
-        try:
-            return await self._connection.send(
-                int(api_key), version, entity, self._config.current.replica_socket_timeout_ms
-            )
-        except (OSError, TimeoutError) as error:
-            await self.close()
-            raise LeaderUnavailableError(str(error) or type(error).__name__) from error
+    async def _lost(self, error: Exception) -> LeaderUnavailableError:
+        await self.close()
+        return LeaderUnavailableError(str(error) or type(error).__name__)
 
-    def _fetch_request(self, version: int, session: SessionRequest, max_wait_ms: int) -> Any:
-        schema = RequestSchema.of(ApiKey.FETCH, version)
-        config = self._config.current
-        asked: dict[UUID, list[Any]] = {}
-        for topic_partition, request in session.asked.items():
-            asked.setdefault(request.topic_id, []).append(
-                schema.FetchPartition(
-                    partition=topic_partition.partition,
-                    current_leader_epoch=request.leader_epoch,
-                    fetch_offset=request.fetch_offset,
-                    last_fetched_epoch=request.last_fetched_epoch,
-                    log_start_offset=request.log_start_offset,
-                    partition_max_bytes=request.max_bytes,
-                )
-            )
+    async def _exchange(self, session: SessionRequest, max_wait_ms: int) -> FetchedAnswers:
+        version, config = fetch_version(self._metadata_version()), self._config.current
+        head = FollowerFetchHead(
+            self._local_broker_id,
+            self._broker_epoch(),
+            max_wait_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            session.session_id,
+            session.session_epoch,
+        )
+        asked: dict[UUID, list[AskedPartition]] = {}
+        for (_, partition), (topic_id, offset, start_offset, epoch, last_epoch, max_bytes) in session.asked.items():
+            asked.setdefault(topic_id, []).append((partition, epoch, offset, last_epoch, start_offset, max_bytes))
         forgotten: dict[UUID, list[int]] = {}
         for topic_id, partition in session.forgotten:
             forgotten.setdefault(topic_id, []).append(partition)
-        return schema.FetchRequest(
-            **self._replica(schema),
-            max_wait=milliseconds(max_wait_ms),
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            isolation_level=0,
-            session_id=session.session_id,
-            session_epoch=session.session_epoch,
-            topics=tuple(
-                schema.FetchTopic(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in asked.items()
-            ),
-            forgotten_topics_data=tuple(
-                schema.ForgottenTopic(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in forgotten.items()
-            ),
-            rack_id="",
-        )
 
-    def _replica(self, schema: RequestSchema) -> dict[str, Any]:
-        """Who asks, in the field this version has for it."""
-        if schema.version < FIRST_WITH_REPLICA_STATE:
-            return {"replica_id": self._local_broker_id}
-        state = schema.ReplicaState(replica_id=self._local_broker_id, replica_epoch=self._broker_epoch())
-        return {"replica_state": state}
+        def write(correlation_id: int, client_id: str) -> bytes:
+            return encode_request(version, correlation_id, client_id, head, asked, forgotten)
+
+        return await self._connection.exchange(write, decode_response, config.replica_socket_timeout_ms)
 
     async def _list_offset(self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
         version = list_offsets_version(self._metadata_version())
@@ -190,28 +178,37 @@ class RemoteLeaderEndPoint:
         partition = schema.ListOffsetsPartition(
             partition_index=topic_partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
         )
-        response = await self._send(
-            ApiKey.LIST_OFFSETS,
-            version,
-            schema.ListOffsetsRequest(
-                replica_id=self._local_broker_id,
-                isolation_level=0,
-                topics=(schema.ListOffsetsTopic(name=topic_partition.topic, partitions=(partition,)),),
-                timeout=milliseconds(self._config.current.replica_socket_timeout_ms),
-            ),
+        timeout_ms = self._config.current.replica_socket_timeout_ms
+        request = schema.ListOffsetsRequest(
+            replica_id=self._local_broker_id,
+            isolation_level=0,
+            topics=(schema.ListOffsetsTopic(name=topic_partition.topic, partitions=(partition,)),),
+            timeout=milliseconds(timeout_ms),
         )
+        try:
+            response = await self._connection.send(int(ApiKey.LIST_OFFSETS), version, request, timeout_ms)
+        except (OSError, TimeoutError) as error:
+            raise await self._lost(error) from error
         answer = response.topics[0].partitions[0]
         if answer.error_code != ErrorCode.none:
             raise LeaderError(answer.error_code, topic_partition)
         return int(answer.offset)
 
 
-def _fetched(partition: Any) -> FetchedPartition:
-    diverging = partition.diverging_epoch
+def _fetched(answer: FetchedAnswer) -> FetchedPartition:
+    diverging = answer.diverging_epoch
     return FetchedPartition(
-        error=partition.error_code,
-        high_watermark=partition.high_watermark,
-        log_start_offset=partition.log_start_offset,
-        records=partition.records or b"",
-        diverging_epoch=None if diverging.epoch < 0 else EpochEndOffset(diverging.epoch, diverging.end_offset),
+        _error(answer.error_code),
+        answer.high_watermark,
+        answer.log_start_offset,
+        answer.records,
+        None if diverging is None else EpochEndOffset(*diverging),
     )
+
+
+def _error(code: int) -> ErrorCode:
+    """A code of a newer leader that we do not know is an error like any other."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.unknown_server_error

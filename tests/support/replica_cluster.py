@@ -70,20 +70,30 @@ class _Connection:
         self._target = target
 
     async def send(self, api_key: int, version: int, entity: Any, timeout_ms: int) -> Any:
+        def write(correlation_id: int, client_id: str) -> bytes:
+            return encode_request(api_key, version, correlation_id, client_id, entity)
+
+        return await self.exchange(write, lambda frame: decode_response(api_key, version, frame)[1], timeout_ms)
+
+    async def exchange(self, write: Callable[[int, str], bytes], read: Callable[[bytes], Any], timeout_ms: int) -> Any:
         broker = self._reach()
-        self._cluster.requests.append((self._source, self._target, entity))
-        data = encode_request(api_key, version, 7, f"broker-{self._source}", entity)[4:]
+        data = write(7, f"broker-{self._source}")[4:]
+        request = decode_request(data)
+        self._cluster.requests.append((self._source, self._target, request.body))
         await asyncio.sleep(self._cluster.latency())
         self._reach(broker)
-        if api_key == ApiKey.FETCH:
+        if request.api_key == ApiKey.FETCH:
             answer = await self._fetch(broker, data, timeout_ms)
         else:
-            response = list_offsets(decode_request(data), CONTEXT, broker.replicas)
-            answer = b"".join(encode_response(api_key, version, 7, response))[4:]
+            response = list_offsets(request, CONTEXT, broker.replicas)
+            answer = b"".join(encode_response(request.api_key, request.version, 7, response))[4:]
         await asyncio.sleep(self._cluster.latency())
         self._reach(broker)
-        response = decode_response(api_key, version, answer)[1]
-        return response if self._cluster.tamper is None else self._cluster.tamper(self._source, response)
+        if self._cluster.tamper is not None and request.api_key == ApiKey.FETCH:
+            told = decode_response(request.api_key, request.version, answer)[1]
+            told = self._cluster.tamper(self._source, told)
+            answer = b"".join(encode_response(request.api_key, request.version, 7, told))[4:]
+        return read(answer)
 
     async def _fetch(self, broker: "ClusterBroker", data: bytes, timeout_ms: int) -> bytes:
         frame = Frame(memoryview(bytearray(data)), is_owned=True)

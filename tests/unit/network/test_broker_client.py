@@ -12,7 +12,8 @@ from broker.common.errors import ErrorCode
 from broker.network.broker_client import BrokerClient, BrokerClientError
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE
-from broker.protocol.requests import Request, decode_request, encode_response
+from broker.protocol.errors import MalformedFrameError
+from broker.protocol.requests import Request, decode_request, decode_response, encode_request, encode_response
 from broker.protocol.response_schema import RequestSchema
 
 Answer = Callable[[Request], Any]
@@ -112,6 +113,26 @@ async def test_requests_may_overlap_and_are_answered_by_correlation_id() -> None
         (response,) = encode_response(request.api_key, request.version, request.correlation_id, entity)
         network.streams[0].reader.feed_data(bytes(response))
     assert [answer.error_code for answer in await asyncio.gather(*tasks)] == [1, 2, 3]
+    await client.close()
+
+
+async def test_a_codec_of_the_callers_own() -> None:
+    network = FakeNetwork(answer_heartbeat)
+    client = client_of(network)
+
+    def write(correlation_id: int, client_id: str) -> bytes:
+        return encode_request(ApiKey.HEARTBEAT, 4, correlation_id, client_id, heartbeat())
+
+    frame = await client.exchange(write, bytes, 1000)
+    assert decode_response(ApiKey.HEARTBEAT, 4, frame)[1].error_code == ErrorCode.rebalance_in_progress
+    assert network.streams[0].requests[0].client_id == "broker-1"
+
+    def refuse(frame: bytes) -> bytes:
+        raise MalformedFrameError("not what I asked for")
+
+    with pytest.raises(BrokerClientError, match="not what I asked for"):
+        await client.exchange(write, refuse, 1000)
+    assert network.streams[0].is_closed
     await client.close()
 
 

@@ -10,6 +10,7 @@ from broker.common.identifiers import TopicPartition
 from broker.config.config_holder import ConfigHolder
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE, to_milliseconds
+from broker.protocol.requests import decode_request, encode_response
 from broker.protocol.response_schema import ResponseSchema
 from broker.replication.fetch_params import EpochEndOffset
 from broker.replication.leader_endpoint import (
@@ -37,6 +38,11 @@ class Connection:
     async def send(self, api_key: int, version: int, entity: Any, timeout_ms: int) -> Any:
         self.sent.append((api_key, version, entity, timeout_ms))
         return self._respond(entity)
+
+    async def exchange(self, write: Callable[[int, str], bytes], read: Callable[[bytes], Any], timeout_ms: int) -> Any:
+        request = decode_request(write(7, "test")[4:])
+        response = await self.send(int(request.api_key), request.version, request.body, timeout_ms)
+        return read(b"".join(encode_response(request.api_key, request.version, 7, response))[4:])
 
     async def close(self) -> None:
         self.closed += 1
@@ -190,7 +196,7 @@ async def test_a_cancelled_fetch_gives_its_connection_up() -> None:
     async def hang(*arguments: Any) -> Any:
         await asyncio.Event().wait()
 
-    connection.send = hang  # type: ignore[method-assign]
+    connection.exchange = hang  # type: ignore[method-assign]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await leader.fetch(ASKED, max_wait_ms=5)
@@ -227,3 +233,21 @@ async def test_a_refused_question_has_the_leaders_code() -> None:
     with pytest.raises(KafkaError) as caught:
         await leader.latest_offset(T, 6)
     assert caught.value.code is ErrorCode.unknown_leader_epoch
+
+
+async def test_a_code_nobody_knows_yet_is_an_error_like_any_other() -> None:
+    def respond(write: Callable[[int, str], bytes], read: Callable[[bytes], Any], timeout_ms: int) -> Any:
+        frame = bytearray(
+            b"".join(encode_response(1, 17, 7, fetch_response()(decode_request(write(7, "")[4:]).body)))[4:]
+        )
+        position = frame.index((4).to_bytes(4, "big") + b"\0\0", 20)  # the partition, then its error
+        frame[position + 4 : position + 6] = (30_000).to_bytes(2, "big")
+        return read(bytes(frame))
+
+    leader, connection = endpoint(fetch_response())
+
+    async def exchange(*arguments: Any) -> Any:
+        return respond(*arguments)
+
+    connection.exchange = exchange  # type: ignore[method-assign]
+    assert (await leader.fetch(ASKED, max_wait_ms=5))[T].error is ErrorCode.unknown_server_error
