@@ -16,7 +16,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from broker.protocol.api_keys import ApiKey
 from tests.cluster.history import Verdict, judge
@@ -352,6 +352,12 @@ def test_what_the_controllers_do_not_know_is_refused(quorum: Quorum) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.bootstrap})
     name = f"topic-{next(_numbers)}"
     refused = admin.create_topics([NewTopic(name, 1, 3, config={"no.such.setting": "1"})])[name].exception(30)
+    assert refused is not None
+    assert refused.args[0].name() == "INVALID_CONFIG"
+    # Settings of brokers they take as they come: our brokers look at them first.
+    change = ConfigEntry("log.retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[change])
+    refused = admin.incremental_alter_configs([resource])[resource].exception(30)
     assert refused is not None
     assert refused.args[0].name() == "INVALID_CONFIG"
     # A feature that one of the registered brokers lacks cannot be finalized either: nobody is shut out afterwards.
