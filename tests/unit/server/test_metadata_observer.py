@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from broker.schemas import cluster_metadata as records
 from broker.server.controller_finder import ControllerFinder, ControllerNode, Endpoint, InconsistentLeaderError
 from broker.server.metadata_observer import ClusterIdMismatchError, MetadataObserver
 from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
+from broker.server.metadata_tail import MetadataDivergedError
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.server.link_support import CLUSTER_ID, CONTROLLER, DIRECTORIES, IDENTITY, FakeController
 from tests.unit.server.metadata_log_support import (
@@ -171,7 +173,13 @@ def test_a_snapshot_in_odd_pieces_replaces_the_image() -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    [snapshot_answer(b"", 0, 0, ErrorCode.snapshot_not_found), snapshot_answer(b"", 0, 9), ConnectionResetError("x")],
+    [
+        snapshot_answer(b"", 0, 0, ErrorCode.snapshot_not_found),
+        snapshot_answer(b"", 0, 9),
+        ConnectionResetError("x"),
+        # What Apache Kafka's controllers say when the error has no place in the answer they would give.
+        replace(snapshot_answer(b"", 0), error_code=ErrorCode.unknown_server_error, topics=()),
+    ],
 )
 def test_a_snapshot_that_cannot_be_read_changes_nothing(trouble: Any) -> None:
     async def story(loop: SimLoop) -> None:
@@ -218,6 +226,22 @@ def test_a_quorum_that_cannot_be_followed_is_told_to_the_loop() -> None:
         (failure,) = loop.failures
         assert isinstance(failure["exception"], ClusterIdMismatchError)
         assert observer.fault is failure["exception"]
+        loop.failures.clear()
+
+    simulate(story)
+
+
+def test_a_leader_that_lacks_what_was_committed_ends_the_broker() -> None:
+    async def story(loop: SimLoop) -> None:
+        setup = Setup()
+        committed = fetch_answer(data=batch(0, LEVEL, topic(1)) + batch(2, topic(2)), high_watermark=3, endpoints=HERE)
+        script(setup.controller, [committed, fetch_answer(leader=(1, 2), diverging=(1, 2), endpoints=HERE)])
+        async with setup.observer.running() as observer:
+            await asyncio.sleep(1)
+        (failure,) = loop.failures
+        assert isinstance(failure["exception"], MetadataDivergedError)
+        assert "ends at 2 in epoch 1, but records up to 3 were committed" in str(observer.fault)
+        assert setup.topics == ["t1", "t2"]
         loop.failures.clear()
 
     simulate(story)
