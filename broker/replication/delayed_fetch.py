@@ -84,8 +84,10 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
     limit = partition.fetch_limit(params.isolation)
     if offset == limit:
         return 0
-    if offset > limit or offset < log.log_start_offset:
+    if offset > log.log_end_offset or offset < log.log_start_offset:
         return ANSWER_NOW  # truncated, or deleted
+    if offset > limit:
+        return ANSWER_NOW if partition.is_leader else 0  # as `FetchReader` has it
     if params.is_from_follower and partition.holds_back(params.replica_id):
         return 0
     if offset < log.segments.active.base_offset < limit:

@@ -193,7 +193,9 @@ class FetchReader:
             # A reader on an older segment than the limit gets no more by waiting: an answer spans one segment.
             result.completes_fetch = not is_held_back and offset < local.segments.active.base_offset < limit
         elif offset > limit:
-            result.completes_fetch = True  # between what it may see and the end: empty, at once
+            # Between what it may see and the end.  A leader answers empty at once, as Kafka does; a follower will hear
+            # of the high watermark any moment, and need not be asked again and again until then.
+            result.completes_fetch = partition.is_leader
         if isolation is FetchIsolation.TXN_COMMITTED and result.aborted_transactions is None:
             result.aborted_transactions = ()
         if params.is_from_follower:
