@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import confluent_kafka
-import confluent_kafka.admin
 import pytest
 
 from tests.interop.clients import CONFLUENT
@@ -357,20 +356,6 @@ def test_dynamic_settings_on_every_broker(cluster: ClusterProcess, topic: str) -
         for entity in (everyone, second):
             run(cluster, "ConfigCommand", *entity, "--alter", "--delete-config", "message.max.bytes", check=False)
     wait_for(lambda: delivery_error(cluster, topic, 0, 5000) is None, "the default holds again")
-
-
-def test_any_broker_takes_admin_requests(cluster: ClusterProcess, topic: str) -> None:
-    """Each names itself to its clients as the controller, and forwards what only the controller can decide."""
-    for node_id in (1, 2, 3):
-        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.broker(node_id).bootstrap})
-        name = f"{topic}-{node_id}"
-        admin.create_topics([confluent_kafka.admin.NewTopic(name, 2, 3)])[name].result(30)
-        assert admin.list_topics(timeout=10).controller_id == node_id
-        assert len(admin.list_topics(timeout=10).topics[name].partitions) == 2  # seen where it was made, at once
-        with pytest.raises(confluent_kafka.KafkaException) as refused:
-            admin.create_topics([confluent_kafka.admin.NewTopic(name, 2, 3)])[name].result(30)
-        assert refused.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
-        admin.delete_topics([name])[name].result(30)
 
 
 def test_producers_of_a_partition_are_asked_of_its_leader(cluster: ClusterProcess, topic: str) -> None:
