@@ -40,7 +40,7 @@ FAULTS: Final = 6
 FAULT_EVERY_S: Final = 1.5
 FAULTS_AT_ONCE: Final = 3
 CALM_S: Final = 60.0  # how long it may take to get well
-SAMPLE_EVERY_S: Final = 0.02
+SAMPLE_EVERY_S: Final = 0.05
 POLL_S: Final = 0.1
 
 

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.common.chance import Chance
+from broker.common.errors import StorageFailure
 from broker.network.byte_stream import AsyncioNetwork, ByteStream, ListenOptions
+from tests.support.sim_disk import SimFileSystem
 from tests.support.sim_network import SimNetwork
 from tests.support.sim_node import NodeLoop, simulate_nodes
 
@@ -108,6 +112,65 @@ def test_a_cut_holds_what_is_sent_until_it_is_healed(seed: int) -> None:
         stream.close()
 
     tell(story, seed)
+
+
+def test_a_cut_in_one_direction_and_its_end_between_two_hosts() -> None:
+    async def story(network: SimNetwork) -> None:
+        protocols: list[Echo] = []
+        await listen(network, protocols)
+        stream = await connect(network)
+        network.cut("server", "client")
+        network.cut("server", "another")
+        assert network.is_disturbed
+        stream.write(b"held")
+        await asyncio.sleep(1)
+        assert protocols[0].transport.get_write_buffer_size() == 4  # the server heard, and its answer is under way
+        network.heal_between("client", "server")
+        assert await stream.read_exactly(4) == b"held"
+        assert (network.is_cut("server", "client"), network.is_cut("server", "another")) == (False, True)
+
+    tell(story, 0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_delayed_bytes_arrive_later_and_in_order(seed: int) -> None:
+    async def story(network: SimNetwork) -> None:
+        await listen(network, [])
+        stream = await connect(network)
+        network.delay("client", "server", 5.0)
+        started = network.loop.time()
+        for number in range(10):
+            stream.write(bytes([number]))
+        assert await stream.read_exactly(10) == bytes(range(10))
+        assert network.loop.time() - started > 1.0
+        network.heal()
+        assert not network.is_disturbed
+
+    tell(story, seed)
+
+
+def test_a_killed_process_leaves_what_it_wrote_and_a_power_cut_what_it_synced() -> None:
+    disk = SimFileSystem()
+    disk.make_directories(Path("/d"))
+    disk.sync_everything()
+    file = disk.open(Path("/d/f"), create=True)
+    file.write_at(0, [b"written"])
+    disk.lock(Path("/d/lock"))
+    disk.kill()
+    with pytest.raises(StorageFailure):
+        file.size()
+    assert disk.read(Path("/d/f")) == b"written"
+    disk.lock(Path("/d/lock"))
+    survived = set()
+    for seed in range(20):
+        again = SimFileSystem()
+        again.make_directories(Path("/d"))
+        again.sync_everything()
+        again.open(Path("/d/f"), create=True).write_at(0, [b"written"])
+        again.kill()
+        again.crash(Chance(seed))
+        survived.add(again.exists(Path("/d/f")))
+    assert survived == {True, False}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
