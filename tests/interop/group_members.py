@@ -162,7 +162,8 @@ class AiokafkaMember(Member):
             group_instance_id=self.instance_id,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=45_000,
+            session_timeout_ms=45_000,  # the other clients' default
+            metadata_max_age_ms=2_000,  # a ListOffsets answered NOT_LEADER does not make it look for the leader
         )
         await consumer.start()
         try:

@@ -185,7 +185,9 @@ class Story:
     def _wait(self, what: str, is_done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not is_done():
-            notes = {group.name: group.ledger.notes[-10:] for group in self.groups.values()}
+            notes = {
+                group.name: (dict(group.ledger.committed), group.ledger.notes[-10:]) for group in self.groups.values()
+            }
             assert time.monotonic() < deadline, f"{PATIENCE_S} s were not enough for {what}: {notes}"
             time.sleep(0.1)
 
