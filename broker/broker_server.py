@@ -75,7 +75,11 @@ class ControllerLink:
         self._network = network
         self._client_id = f"broker-{identity.node_id}"
         voters = {voter.node_id: Endpoint(voter.host, voter.port) for voter in config.quorum_voters}
-        self.finder = ControllerFinder(controllers, {} if config.is_controller else voters)
+        self.finder = (
+            ControllerFinder(controllers)
+            if config.is_controller
+            else ControllerFinder(controllers, voters, identity.node_id)
+        )
         self.observer = MetadataObserver(
             finder=self.finder,
             connect=self.connect,

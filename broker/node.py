@@ -32,7 +32,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.broker_lifecycle_manager import BrokerReplacedError, BrokerStartError
-from broker.server.controller_finder import Endpoint, InconsistentLeaderError
+from broker.server.controller_finder import Endpoint, InconsistentLeaderError, NodeIdTakenError
 from broker.server.disk_reserve import DiskReserve
 from broker.server.http_endpoint import HttpEndpoint
 from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
@@ -53,6 +53,7 @@ CLUSTER_ERRORS: Final = (
     ClusterIdMismatchError,
     InconsistentLeaderError,
     MetadataDivergedError,
+    NodeIdTakenError,
 )
 
 

@@ -36,14 +36,25 @@ class InconsistentLeaderError(Exception):
     """Two leaders in one epoch: the quorum is broken, and following either of them could lose data."""
 
 
+class NodeIdTakenError(Exception):
+    """A controller has our node id: the leader takes our fetches for its own, and Apache Kafka's fails on them."""
+
+
 class ControllerFinder:
     """The leader of the metadata quorum as this node knows it.
 
     `voters` are the endpoints of `controller.quorum.voters` by node id (static quorum), `bootstrap` those of
-    `controller.quorum.bootstrap.servers`; at least one of the two names somebody to ask first.
+    `controller.quorum.bootstrap.servers`; at least one of the two names somebody to ask first.  `broker_id` is that of
+    a node without a controller of its own, whose id no controller may have.
     """
 
-    def __init__(self, bootstrap: Sequence[Endpoint], voters: Mapping[BrokerId, Endpoint] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        voters: Mapping[BrokerId, Endpoint] | None = None,
+        broker_id: BrokerId = NO_BROKER,
+    ) -> None:
+        self._broker_id = broker_id
         self._voters = dict(voters or {})
         self._bootstrap = tuple(dict.fromkeys([*bootstrap, *self._voters.values()]))
         assert self._bootstrap, "neither controller.quorum.bootstrap.servers nor controller.quorum.voters is set"
@@ -65,8 +76,13 @@ class ControllerFinder:
         """Take what an answer says about the leader; returns whether our knowledge changed.
 
         Older epochs are ignored, an unknown leader (-1) of a newer epoch is remembered as unknown.
-        Raises InconsistentLeaderError for another leader in an epoch that already had one.
+        Raises InconsistentLeaderError for another leader in an epoch that already had one, NodeIdTakenError for one
+        with our own id.
         """
+        if leader_id == self._broker_id != NO_BROKER:
+            raise NodeIdTakenError(
+                f"node.id={leader_id} is that of a controller: a broker in a process of its own needs another one"
+            )
         if epoch == NO_EPOCH or epoch < self.epoch:
             return False
         if epoch == self.epoch:

@@ -30,7 +30,7 @@ from broker.schemas.cluster_metadata import MetadataRecord, decode
 from broker.schemas.framing import UnknownRecordError
 from broker.schemas.message_codec import MalformedRecordError
 from broker.server.broker_identity import BrokerIdentity
-from broker.server.controller_finder import ControllerFinder, Endpoint, InconsistentLeaderError
+from broker.server.controller_finder import ControllerFinder, Endpoint, InconsistentLeaderError, NodeIdTakenError
 from broker.server.metadata_publisher import MetadataPublisher
 from broker.server.metadata_tail import MetadataDivergedError, MetadataTail
 from broker.server.node_to_controller_channel import ConnectToController, ControllerConnection
@@ -89,6 +89,7 @@ class MetadataObserver:
         self._connection: ControllerConnection | None = None
         self._connected_to: Endpoint | None = None
         self._versions: dict[int, tuple[int, int]] = {}
+        self._refusal: ErrorCode | None = None
         self._tasks = BackgroundTasks("metadata")
         self.is_caught_up = False
         self.fault: Exception | None = None
@@ -131,7 +132,7 @@ class MetadataObserver:
             except (MetadataFault, UnknownRecordError, MalformedRecordError) as error:
                 self._stop_applying(error)
                 return
-            except (ClusterIdMismatchError, InconsistentLeaderError, MetadataDivergedError) as error:
+            except (ClusterIdMismatchError, InconsistentLeaderError, MetadataDivergedError, NodeIdTakenError) as error:
                 self._end_broker(error)
                 return
             except CorruptMessageError as error:
@@ -176,7 +177,7 @@ class MetadataObserver:
     async def _handle_fetch(self, response: Any, waited_ms: float) -> bool:
         if response.error_code != ErrorCode.none:
             self._raise_if_other_cluster(response.error_code)
-            log.warning("metadata_fetch_refused", error=response.error_code.name)
+            self._fetch_refused(response.error_code)
             return False
         partition = response.responses[0].partitions[0]
         leader_changed = self._observe_leader(partition, response.node_endpoints if self._has_endpoints else ())
@@ -186,8 +187,9 @@ class MetadataObserver:
             await self._lost(ConnectionError(f"not the leader: {partition.error_code.name}"))
             return False
         if partition.error_code != ErrorCode.none:
-            log.warning("metadata_fetch_refused", error=partition.error_code.name)
+            self._fetch_refused(partition.error_code)
             return False
+        self._refusal = None
         if partition.diverging_epoch.epoch >= 0:
             was = self._tail.end_offset
             self._tail.truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
@@ -199,6 +201,12 @@ class MetadataObserver:
         has_committed = self._tail.advance_high_watermark(partition.high_watermark)
         await self._load_committed()
         return has_records or has_committed or waited_ms * 2 > FETCH_WAIT_MS
+
+    def _fetch_refused(self, error: ErrorCode) -> None:
+        """Said once: it is tried again fifty times a second."""
+        if error != self._refusal:
+            log.warning("metadata_fetch_refused", error=error.name, endpoint=str(self._connected_to))
+        self._refusal = error
 
     @property
     def _has_endpoints(self) -> bool:
@@ -393,4 +401,5 @@ __all__ = [
     "InconsistentLeaderError",
     "MetadataDivergedError",
     "MetadataObserver",
+    "NodeIdTakenError",
 ]

@@ -397,6 +397,17 @@ def test_17_a_second_process_of_an_id_gives_up_and_disturbs_nobody(quorum: Quoru
     assert quorum.cluster.broker(1).is_ready()
 
 
+def test_the_id_of_a_controller_is_not_for_a_broker(quorum: Quorum, tmp_path: Path) -> None:
+    leader, _ = quorum.controllers.leader()
+    with newcomer(quorum, tmp_path, leader) as namesake:
+        # With static voters the configuration says it, else the first answer of the quorum.
+        assert namesake.wait(WAIT_S) == (2 if quorum.controllers.static_voters else 1)
+        assert (
+            f"wherry: {'If process.roles' if quorum.controllers.static_voters else f'node.id={leader} is'}"
+            in (namesake.stderr.splitlines()[-1])
+        )
+
+
 def test_15_a_copied_directory_is_refused(quorum: Quorum, tmp_path: Path) -> None:
     original = (quorum.cluster.broker(1).data / "meta.properties").read_text()
     (tmp_path / "data").mkdir()

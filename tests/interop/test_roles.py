@@ -117,6 +117,16 @@ def controller_at(port: int, directory: Path) -> NodeOfCluster:
     return NodeOfCluster(directory, 9, ["controller"], {"listeners": address, "advertised.listeners": address}, None)
 
 
+def test_a_broker_with_the_id_of_its_controller_ends(tmp_path: Path) -> None:
+    with controller(tmp_path / "controller") as leader:
+        port = leader.ready().port("controller")
+        with broker(tmp_path / "broker", port, node_id="9") as node:
+            assert node.wait(LONG_S) == 1
+            assert node.stderr.splitlines()[-1] == (
+                "wherry: node.id=9 is that of a controller: a broker in a process of its own needs another one"
+            )
+
+
 @pytest.mark.parametrize("is_formatted", [False, True])
 def test_a_broker_waits_for_its_controller(tmp_path: Path, is_formatted: bool) -> None:
     port = free_port()

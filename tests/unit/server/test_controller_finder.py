@@ -2,7 +2,13 @@ import asyncio
 
 import pytest
 
-from broker.server.controller_finder import ControllerFinder, ControllerNode, Endpoint, InconsistentLeaderError
+from broker.server.controller_finder import (
+    ControllerFinder,
+    ControllerNode,
+    Endpoint,
+    InconsistentLeaderError,
+    NodeIdTakenError,
+)
 
 A, B = Endpoint("a", 1), Endpoint("b", 2)
 
@@ -81,3 +87,13 @@ async def test_waiters_hear_of_the_leader() -> None:
     assert not waiting.done()
     finder.observe(3, 1, {3: B})
     assert await waiting == ControllerNode(3, B)
+
+
+def test_a_broker_by_itself_has_an_id_no_controller_has() -> None:
+    finder = ControllerFinder([A], broker_id=7)
+    assert finder.observe(1, 3, {1: A})
+    with pytest.raises(NodeIdTakenError, match=r"node\.id=7 is that of a controller"):
+        finder.observe(7, 4, {7: A})
+    combined = ControllerFinder([A])
+    assert combined.observe(7, 4, {7: A})
+    assert not combined.observe(-1, 4)

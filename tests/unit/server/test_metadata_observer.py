@@ -3,6 +3,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
+import structlog.testing
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import METADATA_TOPIC_ID
@@ -10,7 +12,13 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import to_milliseconds
 from broker.schemas import cluster_metadata as records
-from broker.server.controller_finder import ControllerFinder, ControllerNode, Endpoint, InconsistentLeaderError
+from broker.server.controller_finder import (
+    ControllerFinder,
+    ControllerNode,
+    Endpoint,
+    InconsistentLeaderError,
+    NodeIdTakenError,
+)
 from broker.server.metadata_observer import ClusterIdMismatchError, MetadataObserver
 from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
 from broker.server.metadata_tail import MetadataDivergedError
@@ -245,6 +253,34 @@ def test_a_leader_that_lacks_what_was_committed_ends_the_broker() -> None:
         loop.failures.clear()
 
     simulate(story)
+
+
+def test_a_controller_with_our_id_ends_the_broker() -> None:
+    async def story(loop: SimLoop) -> None:
+        setup = Setup()
+        setup.finder = setup.observer._finder = ControllerFinder([CONTROLLER], broker_id=1)
+        script(setup.controller, [fetch_answer(error=ErrorCode.fenced_leader_epoch, endpoints=HERE)])
+        async with setup.observer.running() as observer:
+            await asyncio.sleep(1)
+        (failure,) = loop.failures
+        assert isinstance(failure["exception"], NodeIdTakenError)
+        assert observer.fault is failure["exception"]
+        loop.failures.clear()
+
+    simulate(story)
+
+
+def test_a_refusal_is_said_once() -> None:
+    async def story(loop: SimLoop) -> None:
+        setup = Setup()
+        refused = fetch_answer(error=ErrorCode.unknown_server_error, endpoints=HERE)
+        good = fetch_answer(data=batch(0, LEVEL), high_watermark=1, endpoints=HERE)
+        await setup.fetch(refused, refused, fetch_answer(top_error=ErrorCode.invalid_request), good, refused)
+
+    with structlog.testing.capture_logs() as lines:
+        simulate(story)
+    said = [line["error"] for line in lines if line["event"] == "metadata_fetch_refused"]
+    assert said == ["unknown_server_error", "invalid_request", "unknown_server_error"]
 
 
 def test_two_leaders_in_one_epoch_end_it() -> None:
