@@ -50,10 +50,11 @@ class LeaderEndPoint(Protocol):
     """
 
     async def fetch(
-        self, requests: Mapping[TopicPartition, FollowerFetch], *, max_wait_ms: int
+        self, requests: dict[TopicPartition, FollowerFetch], *, max_wait_ms: int
     ) -> Mapping[TopicPartition, FetchedPartition]:
         """Everything this fetcher follows and is ready to receive; the leader may wait so long for records to come.
 
+        What is not the same request object as in the last call stands at the end of `requests`.
         LeaderUnavailableError, FetchSessionError.  It may be cancelled: the next fetch then begins another session.
         """
 

@@ -24,6 +24,7 @@ from broker.common.identifiers import TopicPartition
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.replication.fetch_params import EpochEndOffset
+from broker.replication.fetch_plan import FetchPlan
 from broker.replication.fetcher_stats import FetcherStats, FetchRate
 from broker.replication.leader_endpoint import (
     FetchedPartition,
@@ -40,7 +41,6 @@ from broker.replication.truncation import common_end_offset
 log = structlog.get_logger(__name__)
 
 INTERRUPT_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
-THROTTLED_SECONDS: Final = 0.1  # until the rate is looked at again
 YIELD_BYTES: Final = 1024 * 1024  # appended without letting others run: what a leader appends at once for a producer
 
 # The leader, or we, have not heard of the latest metadata yet: worth another try, not worth a warning.
@@ -78,7 +78,7 @@ class ReplicaFetcher:
         self._stats = stats
         self._throttle = throttle
         self._on_failed = on_failed
-        self._states: dict[TopicPartition, PartitionFetchState] = {}  # least recently served first
+        self._plan = FetchPlan(config, throttle, self._handle)
         self._changed = asyncio.Event()
         self._asking: asyncio.Timeout | None = None
         self._interruptible_from = 0.0
@@ -89,26 +89,23 @@ class ReplicaFetcher:
     # What it follows
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self._plan)
 
     def __iter__(self) -> Iterator[PartitionFetchState]:
-        return iter(self._states.values())
+        return iter(self._plan)
 
     def add(self, state: PartitionFetchState) -> None:
         """Follow from the next fetch on; a partition that is followed in this epoch already stays as it is."""
-        present = self._states.get(state.topic_partition)
+        present = self._plan.get(state.topic_partition)
         if present is None or not (present.leader_epoch == state.leader_epoch and present.replica.is_valid):
-            self.remove(state.topic_partition)
-            self._states[state.topic_partition] = state
+            self._plan.add(state)
         self._changed.set()
         if self._asking is not None and self._asking.when() is None:
             self._asking.reschedule(max(self._now(), self._interruptible_from))
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop following at once: an answer under way finds nobody."""
-        state = self._states.pop(topic_partition, None)
-        if state is not None:
-            state.stop()
+        self._plan.remove(topic_partition)
 
     # The task
 
@@ -123,8 +120,7 @@ class ReplicaFetcher:
     async def work_once(self) -> None:
         """One round: truncate what must be, ask for all that is ready, take what comes; or wait for work."""
         self._changed.clear()
-        self._truncate_to_high_watermarks()
-        requests = self._requests()
+        requests = self._plan.requests(self._now())
         if not requests:
             await self._wait_for_work()
             return
@@ -140,7 +136,7 @@ class ReplicaFetcher:
             self._is_unavailable = False
             await self._take(requests, answers)
 
-    async def _ask(self, requests: Mapping[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
+    async def _ask(self, requests: dict[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
         """One fetch.  A partition that is added while the leader waits for records has it begin anew: whoever has a
         new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it."""
         now = self._now()
@@ -158,37 +154,13 @@ class ReplicaFetcher:
     def _wait_ms(self, now: float) -> int:
         """How long the leader may wait: until a partition that is left out for a while is due again."""
         wait_max_ms = self._config.current.replica_fetch_wait_max_ms
-        delays = [state.delayed_until - now for state in self._states.values() if state.delayed_until > now]
-        return min([wait_max_ms, *(math.ceil(delay * 1000) for delay in delays)])
-
-    def _requests(self) -> dict[TopicPartition, FollowerFetch]:
-        now = self._now()
-        max_bytes = self._config.current.replica_fetch_max_bytes
-        is_throttled = self._throttle.is_exceeded
-        requests = {}
-        for topic_partition, state in list(self._states.items()):
-            if state.is_ready(now):
-                try:
-                    if is_throttled and not state.is_in_sync and self._is_covered(state):
-                        state.delay(now, THROTTLED_SECONDS)
-                        continue
-                    requests[topic_partition] = state.request(max_bytes)
-                except NotLeaderOrFollowerError:  # the metadata has moved on; the manager is about to take it away
-                    state.delay(now, self._backoff_seconds)
-                except StorageFailure as error:
-                    self._fail(state, error)
-        return requests
-
-    def _is_covered(self, state: PartitionFetchState) -> bool:
-        throttled = state.replica.log.config.follower_replication_throttled_replicas
-        return self._throttle.covers(state.topic_partition.partition, throttled)
+        due = self._plan.next_due(now)
+        return wait_max_ms if due is None else min(wait_max_ms, math.ceil((due - now) * 1000))
 
     async def _wait_for_work(self) -> None:
         """Until a partition is added, or the first delay ends."""
-        now = self._now()
-        delays = [state.delayed_until for state in self._states.values() if state.delayed_until > now]
         try:
-            async with asyncio.timeout_at(min(delays) if delays else None):
+            async with asyncio.timeout_at(self._plan.next_due(self._now())):
                 await self._changed.wait()
         except TimeoutError:
             pass
@@ -203,15 +175,18 @@ class ReplicaFetcher:
 
     def _on_unavailable(self, error: LeaderUnavailableError) -> None:
         say = self._log.debug if self._is_unavailable else self._log.warning  # once for each time it goes away
-        say("leader_unavailable", error=str(error), partitions=len(self._states))
+        say("leader_unavailable", error=str(error), partitions=len(self._plan))
         self._is_unavailable = True
 
     def _delay_asked(self, asked: Mapping[TopicPartition, FollowerFetch]) -> None:
-        now = self._now()
         for topic_partition in asked:
-            state = self._states.get(topic_partition)
+            state = self._plan.get(topic_partition)
             if state is not None:
-                state.delay(now, self._backoff_seconds)
+                self._delay(state)
+
+    def _delay(self, state: PartitionFetchState) -> None:
+        state.delay(self._now(), self._backoff_seconds)
+        self._plan.touch(state)
 
     # Answers
 
@@ -221,7 +196,7 @@ class ReplicaFetcher:
         out_of_range = []
         appended_bytes = 0
         for topic_partition, answer in answers.items():
-            state, request = self._states.get(topic_partition), asked.get(topic_partition)
+            state, request = self._plan.get(topic_partition), asked.get(topic_partition)
             if state is None or request is None or not state.awaits(request):
                 self._leader.begin_anew()
                 continue
@@ -229,18 +204,15 @@ class ReplicaFetcher:
                 out_of_range.append((state, request))
                 continue
             self._take_one(state, answer)
-            if answer.records and self._is_current(state):
-                self._states[topic_partition] = self._states.pop(topic_partition)
+            self._plan.touch(state)
             appended_bytes += len(answer.records)
             if appended_bytes >= YIELD_BYTES:
                 appended_bytes = 0
                 await asyncio.sleep(0)
         for state, request in out_of_range:
-            if self._is_current(state) and state.awaits(request):
+            if self._plan.holds(state) and state.awaits(request):
                 await self._return_into_range(state, request)
-
-    def _is_current(self, state: PartitionFetchState) -> bool:
-        return self._states.get(state.topic_partition) is state
+                self._plan.touch(state)
 
     def _take_one(self, state: PartitionFetchState, answer: FetchedPartition) -> None:
         try:
@@ -264,12 +236,12 @@ class ReplicaFetcher:
             info = replica.append(answer.records, answer.log_start_offset)
             valid_bytes = info.valid_bytes
             self._stats.bytes += valid_bytes
-            if self._is_covered(state):
+            if self._plan.is_covered(state):
                 self._throttle.record(valid_bytes)
             if valid_bytes:
                 state.continue_at(info.last_offset + 1)
             else:  # not one whole batch we may have yet: asking at once would bring the same
-                state.delay(self._now(), self._backoff_seconds)
+                self._delay(state)
         replica.update_offsets(answer.high_watermark, answer.log_start_offset)
         state.refused_in_range_at = None
         if valid_bytes or state.lag is None or not answer.records:
@@ -293,18 +265,7 @@ class ReplicaFetcher:
         state.continue_at(offset)
         self._leader.begin_anew()  # what the leader's session takes for told, its high watermark, was not taken over
         if (state.fetch_offset, state.last_fetched_epoch) == was:
-            state.delay(self._now(), self._backoff_seconds)  # the same question would get the same answer
-
-    def _truncate_to_high_watermarks(self) -> None:
-        for state in list(self._states.values()):
-            if state.is_truncating:
-                try:
-                    state.replica.truncate_to(state.fetch_offset)
-                    state.continue_at(state.replica.log.log_end_offset)
-                except NotLeaderOrFollowerError:  # as in `_requests`
-                    pass
-                except Exception as error:
-                    self._handle(state, error)
+            self._delay(state)  # the same question would get the same answer
 
     def _take_error(self, state: PartitionFetchState, error: ErrorCode) -> None:
         if error is ErrorCode.fenced_leader_epoch:
@@ -315,7 +276,7 @@ class ReplicaFetcher:
         if error in _EXPECTED_ERRORS:
             state.delay_briefly(self._now(), self._backoff_seconds)
         else:
-            state.delay(self._now(), self._backoff_seconds)
+            self._delay(state)
 
     async def _return_into_range(self, state: PartitionFetchState, request: FollowerFetch) -> None:
         """The leader's log does not have the offset asked for: find out what it has, and go there."""
@@ -323,9 +284,9 @@ class ReplicaFetcher:
             await place_in_range(self._leader, state, request)
         except LeaderUnavailableError as error:
             self._on_unavailable(error)
-            state.delay(self._now(), self._backoff_seconds)
+            self._delay(state)
         except KafkaError as error:
-            if not self._is_current(state) or not state.awaits(request):
+            if not self._plan.holds(state) or not state.awaits(request):
                 return
             if isinstance(error, StorageFailure) or error.code is ErrorCode.fenced_leader_epoch:
                 self._handle(state, error)
@@ -337,10 +298,10 @@ class ReplicaFetcher:
     def _handle(self, state: PartitionFetchState, error: Exception) -> None:
         """Corrupt bytes are asked for again; anything else that stops a partition leaves the others alone."""
         if isinstance(error, NotLeaderOrFollowerError):  # the permission ended in the middle
-            state.delay(self._now(), self._backoff_seconds)
+            self._delay(state)
         elif isinstance(error, CorruptMessageError | InvalidRecordError):
             self._log.error("fetched_records_corrupt", partition=str(state.topic_partition), error=str(error))
-            state.delay(self._now(), self._backoff_seconds)
+            self._delay(state)
         else:
             self._fail(state, error)
 

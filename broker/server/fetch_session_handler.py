@@ -28,36 +28,46 @@ class FetchSessionHandler:
     def __init__(self) -> None:
         self._session_id, self._epoch = NO_SESSION
         self._known: dict[TopicPartition, FollowerFetch] = {}
+        self._names: dict[UUID, str] = {}
 
     @property
     def is_full(self) -> bool:
         """Whether the next request names everything, or the one under way does."""
         return self._epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
-    def build(self, wanted: Mapping[TopicPartition, FollowerFetch]) -> SessionRequest:
-        """The request that has the leader serve exactly `wanted`, in its order."""
+    def build(self, wanted: dict[TopicPartition, FollowerFetch]) -> SessionRequest:
+        """The request that has the leader serve exactly `wanted`.
+
+        In `wanted`, what is not the same object as in the last call stands behind all that is: of thousands of
+        partitions the few that moved are looked at.
+        """
         if self.is_full:
             self._known = dict(wanted)
+            self._names = {request.topic_id: each.topic for each, request in wanted.items()}
             return SessionRequest(self._session_id, self._epoch, self._known, [])
+        asked: dict[TopicPartition, FollowerFetch] = {}
+        forgotten = []
         known = self._known
-        asked, forgotten = {}, []
-        for topic_partition, request in wanted.items():
+        for topic_partition, request in reversed(wanted.items()):
             before = known.get(topic_partition)
-            if before is not request and before != request:
+            if before is request:
+                break
+            known[topic_partition] = request
+            if before != request:
                 asked[topic_partition] = request
+                self._names[request.topic_id] = topic_partition.topic
                 if before is not None and before.topic_id != request.topic_id:  # deleted and made again
                     forgotten.append((before.topic_id, topic_partition.partition))
-        forgotten += [
-            (request.topic_id, topic_partition.partition)
-            for topic_partition, request in known.items()
-            if topic_partition not in wanted
-        ]
-        self._known = dict(wanted)
-        return SessionRequest(self._session_id, self._epoch, asked, forgotten)
+        if len(known) != len(wanted):
+            for topic_partition in [each for each in known if each not in wanted]:
+                forgotten.append((known.pop(topic_partition).topic_id, topic_partition.partition))
+            self._names = {request.topic_id: each.topic for each, request in wanted.items()}
+        in_order = dict(reversed(asked.items()))
+        return SessionRequest(self._session_id, self._epoch, in_order, forgotten)
 
-    def names(self) -> dict[UUID, str]:
+    def names(self) -> Mapping[UUID, str]:
         """The topics of the request under way."""
-        return {request.topic_id: topic_partition.topic for topic_partition, request in self._known.items()}
+        return self._names
 
     def accepts(self, session_id: int, answered: Collection[TopicPartition | None]) -> bool:
         """Take an answer without an error; False when it does not fit the request and must not be used.

@@ -103,7 +103,7 @@ class RemoteLeaderEndPoint:
         self._session = FetchSessionHandler()
 
     async def fetch(
-        self, requests: Mapping[TopicPartition, FollowerFetch], *, max_wait_ms: int
+        self, requests: dict[TopicPartition, FollowerFetch], *, max_wait_ms: int
     ) -> Mapping[TopicPartition, FetchedPartition]:
         session = self._session.build(requests)
         try:

@@ -332,7 +332,8 @@ def test_who_was_served_goes_to_the_end_of_the_order(tmp_path: Path) -> None:
         world.follow()
         world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition("other"), 0)))
         await world.round(records=records(0, "a"))
-        assert [state.topic_partition.topic for state in world.fetcher] == ["other", "t"]
+        await world.round()
+        assert [topic_partition.topic for topic_partition in world.leader.asked[1]] == ["other", "t"]
 
     tell(tmp_path, story)
 

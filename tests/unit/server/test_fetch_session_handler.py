@@ -95,3 +95,17 @@ def test_errors_and_lost_answers_begin_anew() -> None:
     handler.build({A: fetch(1)})
     handler.lost()
     assert handler.build({A: fetch(1)})[:2] == (7, 0)
+
+
+def test_only_the_end_of_what_is_wanted_is_looked_at() -> None:
+    handler = FetchSessionHandler()
+    wanted = {TopicPartition("a", index): fetch(0) for index in range(1000)}
+    handler.build(wanted)
+    assert handler.accepts(7, list(wanted))
+    moved = TopicPartition("a", 500)
+    del wanted[moved], wanted[TopicPartition("a", 501)]
+    wanted[moved] = fetch(9)
+    request = handler.build(wanted)
+    assert (request.asked, request.forgotten) == ({moved: fetch(9)}, [(ID_A, 501)])
+    assert handler.accepts(7, [moved])
+    assert not handler.accepts(7, [TopicPartition("a", 501)])
