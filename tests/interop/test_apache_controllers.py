@@ -37,7 +37,7 @@ from tests.support.wire_client import WireClient
 from .apache_versions import APACHE_VERSIONS, OLDEST, need
 from .node_process import NodeProcess
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(400)]
 
 CONTROLLER_SETTINGS = {
     "broker.session.timeout.ms": "8000",

@@ -32,7 +32,7 @@ from tests.support.scripted_broker import UNKNOWN_EPOCH, ScriptedBroker, create_
 
 from .apache_versions import APACHE_VERSIONS, need
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 SESSION_S = 3.0
 CONTROLLER_SETTINGS = {

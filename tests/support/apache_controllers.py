@@ -13,7 +13,7 @@ from tests.support import java_tools
 from tests.support.broker_process import free_port
 from tests.support.quorum_client import leader_by
 
-READY_TIMEOUT_S: Final = 90
+READY_TIMEOUT_S: Final = 150
 CLUSTER_ID: Final = "d2hlcnJ5LXF1b3J1bS0wMQ"
 FIRST_NODE_ID: Final = 3001  # not the id of any broker: Apache's quorum wants them apart
 
@@ -21,6 +21,10 @@ SETTINGS: Final = {
     "process.roles": "controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+    # Twice and three times the defaults: with less, three JVMs on a busy machine keep taking the lead from each other.
+    "controller.quorum.fetch.timeout.ms": "4000",
+    "controller.quorum.election.timeout.ms": "3000",
+    "controller.quorum.request.timeout.ms": "4000",
 }
 COMPLAINT = re.compile(r"\] (ERROR|FATAL) ")
 
