@@ -34,7 +34,7 @@ from .apache_versions import APACHE_VERSIONS, need
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
-SESSION_S = 3.0
+SESSION_S = 4.0
 CONTROLLER_SETTINGS = {
     "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
     "broker.heartbeat.interval.ms": "500",
