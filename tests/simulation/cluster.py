@@ -40,6 +40,7 @@ FAULTS: Final = 6
 FAULT_EVERY_S: Final = 1.5
 FAULTS_AT_ONCE: Final = 3
 CALM_S: Final = 60.0  # how long it may take to get well
+RACK_AWARE: Final = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 SAMPLE_EVERY_S: Final = 0.05
 POLL_S: Final = 0.1
 
@@ -61,19 +62,31 @@ class _Story:
         self.loop = loop
         self.chance = loop.random
         self.seen: Counter[str] = Counter()
-        self.cluster = SimCluster(loop, dedicated_controller=self.chance.random() < 0.5)
+        self.cluster = SimCluster(
+            loop,
+            dedicated_controller=self.chance.random() < 0.5,
+            properties=RACK_AWARE if self.chance.random() < 0.5 else {},
+            properties_of=lambda node_id: {"broker.rack": f"rack-{node_id % 2}"},
+        )
         self.observer = ClusterObserver(self.cluster)
         self.hosts: list[str] = []
         self.partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        self.topics = TopicChurner(AnyBroker(*self._place("admin")))
+        self.topics = TopicChurner(AnyBroker(*self._place("admin")), names=3, replication_factor=3, rate=0.7)
         self.producers = [self._producer(number) for number in range(PRODUCERS)]
         self.careless = AcksOneProducer(LeaderClient(*self._place("careless"), self.partitions[0]), "careless")
-        self.readers = [ClusterReader(LeaderClient(*self._place("reader"), each)) for each in self.partitions]
+        self.readers = [
+            ClusterReader(LeaderClient(*self._place("reader"), each), rack="rack-1") for each in self.partitions
+        ]
         self.ledger = GroupLedger(GROUP, TOPIC, PARTITIONS)
         self.members = [
             GroupMember(CoordinatorClient(*self._place("member"), GROUP), self.ledger) for _ in range(MEMBERS)
         ]
         self.faults = ClusterFaults(self.cluster, self.hosts, self.seen)
+
+    @property
+    def workers(self) -> tuple[IdempotentProducer | AcksOneProducer | GroupMember | TopicChurner, ...]:
+        """Those who work until they are told to stop."""
+        return (*self.producers, self.careless, *self.members, self.topics)
 
     def _place(self, name: str) -> tuple[SimHost, list[Address], random.Random]:
         """Where a client is, whom it knows, and its chance."""
@@ -96,8 +109,7 @@ class _Story:
             configs = {"internal.segment.bytes": self.chance.choice(("3000", "100000"))}
             await self.topics.create(TOPIC, PARTITIONS, configs, 3)
             await self.topics.create(CONSUMER_OFFSETS_TOPIC, 1, {"cleanup.policy": "compact"}, 3)
-            workers = (*self.producers, self.careless, *self.members)
-            working = [tasks.create_task(each.run(), name=type(each).__name__) for each in workers]
+            working = [tasks.create_task(each.run(), name=type(each).__name__) for each in self.workers]
             reading = [tasks.create_task(each.run(), name="reader") for each in self.readers]
             await self.trouble(tasks)
             deadline = self.loop.time() + CALM_S
@@ -138,7 +150,7 @@ class _Story:
             await self.cluster.keep_starting(node_id)
         while self.complaint() is not None:
             await asyncio.sleep(POLL_S)
-        for each in (*self.producers, self.careless, *self.members):
+        for each in self.workers:
             each.is_stopping = True
         await asyncio.wait(working)
         while not self.is_level():
@@ -178,7 +190,9 @@ class _Story:
         self.observer.sample()
         self.observer.check_logs()
         self.observer.check_equality()
+        self.observer.check_hosts()
         async with asyncio.timeout(CALM_S):
+            await self.topics.check()
             for reader in self.readers:
                 await self.check_partition(reader)
             client = CoordinatorClient(*self._place("auditor"), GROUP)
@@ -218,7 +232,7 @@ class _Story:
         seen = self.seen + self.cluster.seen + self.ledger.seen + self.careless.seen
         for node in self.cluster.nodes.values():
             seen += node.file_system.seen
-        for each in (*self.producers, *self.readers):
+        for each in (*self.producers, *self.readers, self.topics):
             seen += each.seen
         seen["leader epoch"] += self.observer.leader_epochs_seen
         seen["connection reset"] += self.cluster.network.resets

@@ -173,6 +173,7 @@ def fetch_request(
     *,
     leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
+    rack: str = "",
 ) -> Any:
     schema = RequestSchema.of(ApiKey.FETCH, version)
     wanted = schema.FetchPartition(
@@ -193,7 +194,7 @@ def fetch_request(
         session_epoch=-1,
         topics=(schema.FetchTopic(topic=partition.topic, partitions=(wanted,)),),
         forgotten_topics_data=(),
-        rack_id="",
+        rack_id=rack,
     )
 
 
@@ -491,13 +492,17 @@ def _error_of_offset_fetch(answer: Any) -> ErrorCode:
 class TopicChurner:
     """Creates and deletes topics; knows which must be there, which must not, and which may."""
 
-    def __init__(self, client: SimClient) -> None:
+    def __init__(self, client: SimClient, *, names: int = 0, replication_factor: int = 1, rate: float = 5.0) -> None:
+        """`names`: so many are used again and again; 0: each topic has a new one.  `rate`: changes per second."""
         self.present: dict[str, Any] = {}  # name to topic id
         self.absent: dict[str, None] = {}
         self.is_stopping = False
         self.seen: Counter[str] = Counter()
         self._client = client
         self._number = 0
+        self._names = names
+        self._replication_factor = replication_factor
+        self._rate = rate
 
     async def create(self, name: str, partitions: int, configs: dict[str, str], replication_factor: int = 1) -> None:
         schema = RequestSchema.of(ApiKey.CREATE_TOPICS, 7)
@@ -528,11 +533,12 @@ class TopicChurner:
             try:
                 answer = await self._client.ask_once(ApiKey.DELETE_TOPICS, 4, request)
             except (ConnectionError, TimeoutError):
+                self._client.on_refused()
                 continue
             error = ErrorCode(answer.responses[0].error_code)
             if error is ErrorCode.none or (error is ErrorCode.unknown_topic_or_partition and attempts > 1):
                 break
-            if error not in RETRIABLE or error is ErrorCode.unknown_topic_or_partition:
+            if error not in self._client.retriable or error is ErrorCode.unknown_topic_or_partition:
                 raise Violation(f"DeleteTopics of {name} answered {error.name}")
             await asyncio.sleep(BACKOFF_S)
         self.seen["topic deleted"] += 1
@@ -544,9 +550,15 @@ class TopicChurner:
             if mine and self._client.chance.random() < 0.3:
                 await self.delete(self._client.chance.choice(mine))
             else:
-                self._number += 1
-                await self.create(f"{CHURNED}{self._number}", 1, {})
-            await asyncio.sleep(self._client.chance.expovariate(5.0))
+                name = f"{CHURNED}{self._next_number()}"
+                if name not in self.present:
+                    self.absent.pop(name, None)
+                    await self.create(name, 1, {}, self._replication_factor)
+            await asyncio.sleep(self._client.chance.expovariate(self._rate))
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number % self._names if self._names else self._number
 
     async def check(self) -> None:
         """Whether the broker knows what was acknowledged, now or soon: it follows the controller, who has promised."""

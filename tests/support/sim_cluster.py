@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from broker.common.identifiers import TopicPartition
+from broker.common.identifiers import TopicIdPartition, TopicPartition
 from broker.log.unified_log import UnifiedLog
 from broker.metadata.metadata_image import MetadataImage
 from broker.metadata.partition_registration import PartitionRegistration
@@ -161,8 +161,15 @@ class SimCluster:
         controller = None if node is None or node.controller is None else node.controller.controller
         return controller.image if controller is not None and controller.is_active else None
 
-    def registration(self, partition: TopicPartition) -> PartitionRegistration | None:
-        return None if self.image is None else self.image.topics.partition(partition)
+    def registration(self, partition: TopicPartition | TopicIdPartition) -> PartitionRegistration | None:
+        """What the controller says; None too for a topic of that name with another id."""
+        image = self.image
+        if image is None:
+            return None
+        if isinstance(partition, TopicPartition):
+            return image.topics.partition(partition)
+        topic = image.topics.by_id.get(partition.topic_id)
+        return None if topic is None else topic.partitions.get(partition.partition)
 
     def leader_of(self, partition: TopicPartition) -> int | None:
         registration = self.registration(partition)

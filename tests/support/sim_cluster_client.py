@@ -19,7 +19,7 @@ from tests.support.sim_network import SimHost
 CONNECT_TIMEOUT_S: Final = 1.0
 METADATA_TIMEOUT_S: Final = 1.0
 PAUSE_S: Final = 0.2
-NO_LEADER: Final = -1
+NO_REPLICA: Final = -1
 
 RETRIABLE_IN_A_CLUSTER: Final = RETRIABLE | {
     ErrorCode.not_enough_replicas,
@@ -110,7 +110,10 @@ class AnyBroker(RoutedClient):
 
 
 class LeaderClient(RoutedClient):
-    """Asks the leader of one partition.  `leader_epoch` is that of the newest metadata."""
+    """Asks the leader of one partition, or the replica that it has named for reading, until that refuses.
+
+    `leader_epoch` is that of the newest metadata.
+    """
 
     def __init__(
         self, host: SimHost, bootstrap: Sequence[Address], chance: random.Random, partition: TopicPartition
@@ -118,6 +121,16 @@ class LeaderClient(RoutedClient):
         super().__init__(host, bootstrap, chance)
         self.partition = partition
         self.leader_epoch = -1
+        self.read_replica = NO_REPLICA
+
+    def prefer(self, replica: int) -> None:
+        """Ask that one from now on (KIP-392)."""
+        self.read_replica = replica
+        self._is_stale = True
+
+    def on_refused(self) -> None:
+        super().on_refused()
+        self.read_replica = NO_REPLICA
 
     async def _find(self) -> Address:
         schema = RequestSchema.of(ApiKey.METADATA, 9)
@@ -141,7 +154,7 @@ class LeaderClient(RoutedClient):
             self._ask_another()
             raise NotNow(f"{self.partition} has no leader")
         self.leader_epoch = int(partition.leader_epoch)
-        return addresses[leader]
+        return addresses.get(self.read_replica, addresses[leader])
 
     def _ask_another(self) -> None:
         """Its metadata is older than ours, or as useless: another may know more."""

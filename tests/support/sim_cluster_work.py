@@ -9,7 +9,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.memory_records_builder import MemoryRecordsBuilder
 from broker.records.record_batch import batches
 from tests.support.sim_client import Violation, error_of_fetch, fetch_request, produce_request
-from tests.support.sim_cluster_client import LeaderClient
+from tests.support.sim_cluster_client import NO_REPLICA, LeaderClient
 
 NOTHING_DIVERGES: Final = -1
 
@@ -54,8 +54,10 @@ class AcksOneProducer:
 class ClusterReader:
     """Reads one partition from the beginning, with leader epochs: what was read once stays, and offsets are dense."""
 
-    def __init__(self, client: LeaderClient) -> None:
+    def __init__(self, client: LeaderClient, rack: str = "") -> None:
+        """`rack`: where it is; a leader elsewhere may send it to a follower that is near."""
         self.partition = client.partition
+        self._rack = rack
         self.values: list[bytes] = []
         self.high_watermark = -1
         self.seen: Counter[str] = Counter()
@@ -84,6 +86,7 @@ class ClusterReader:
             max_wait_ms,
             leader_epoch=self._client.leader_epoch,
             last_fetched_epoch=self._last_epoch,
+            rack=self._rack,
         )
         try:
             answer = await self._client.ask_once(ApiKey.FETCH, self._version, request)
@@ -91,9 +94,11 @@ class ClusterReader:
             self._client.on_refused()
             return
         error = error_of_fetch(answer)
+        is_from_follower = self._client.read_replica != NO_REPLICA
         if error is ErrorCode.none:
+            self.seen["fetch from a follower"] += is_from_follower
             self._take(offset, answer.responses[0].partitions[0])
-        elif error in self._client.retriable:
+        elif error in self._client.retriable or (is_from_follower and error is ErrorCode.offset_out_of_range):
             self.seen[f"fetch {error.name}"] += 1
             self._client.on_refused()
             await self._client.pause()
@@ -104,6 +109,9 @@ class ClusterReader:
         diverging = getattr(data, "diverging_epoch", None)
         if diverging is not None and diverging.epoch != NOTHING_DIVERGES:
             raise Violation(f"{self.partition}: epoch {self._last_epoch} before {offset} is not in the leader's log")
+        preferred = int(data.preferred_read_replica)
+        if preferred != NO_REPLICA:
+            self._client.prefer(preferred)
         self.high_watermark = int(data.high_watermark)
         for batch in batches(data.records or b""):
             if not batch.is_crc_valid():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.common.identifiers import TopicPartition
+from broker.common.identifiers import TopicIdPartition
 from broker.log.unified_log import UnifiedLog
 from broker.metadata.partition_registration import PartitionRegistration
 from broker.replication.partition import Partition
@@ -47,15 +47,20 @@ def log_bytes(node: SimNode, log: UnifiedLog) -> bytes:
     return b"".join(node.file_system.read(log.directory / name) for name in names)
 
 
+def name_of(partition: Partition) -> TopicIdPartition:
+    """Topics are deleted and made again under the same name."""
+    return TopicIdPartition(partition.topic_id, *partition.topic_partition)
+
+
 class ClusterObserver:
     """Remembers leaders by epoch, high watermarks, and every batch that was ever committed or written."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self._leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._high_watermarks: dict[tuple[TopicPartition, int, int], int] = {}
-        self._committed: dict[TopicPartition, list[Batch]] = {}
-        self._crcs: dict[tuple[TopicPartition, int, int], int] = {}
+        self._leaders: dict[tuple[TopicIdPartition, int], int] = {}
+        self._high_watermarks: dict[tuple[TopicIdPartition, int, int], int] = {}
+        self._committed: dict[TopicIdPartition, list[Batch]] = {}
+        self._crcs: dict[tuple[TopicIdPartition, int, int], int] = {}
 
     @property
     def leader_epochs_seen(self) -> int:
@@ -70,7 +75,7 @@ class ClusterObserver:
                     self._check_leader(node_id, partition, partition.local_log)
 
     def _check_leader(self, node_id: int, partition: Partition, log: UnifiedLog) -> None:
-        name, epoch = partition.topic_partition, partition.leader_epoch
+        name, epoch = name_of(partition), partition.leader_epoch
         leader = self._leaders.setdefault((name, epoch), node_id)
         if leader != node_id:
             raise Violation(f"{name}: brokers {leader} and {node_id} both led epoch {epoch}")
@@ -89,11 +94,11 @@ class ClusterObserver:
 
     def _check_members(self, partition: Partition, registration: PartitionRegistration, high_watermark: int) -> None:
         """Who the controller believes in sync may be elected next: it has all that is committed."""
-        name = partition.topic_partition
+        name = name_of(partition)
         if not set(registration.isr) <= set(registration.replicas):
             raise Violation(f"{name}: ISR {registration.isr} is not within the replicas {registration.replicas}")
         for member in registration.isr:
-            log = self._cluster.log_of(member, name)
+            log = self._cluster.log_of(member, name.topic_partition)
             if log is not None and self._cluster.is_registered(member) and log.log_end_offset < high_watermark:
                 raise Violation(
                     f"{name}: broker {member} is in the ISR {registration.isr} of epoch {registration.leader_epoch} "
@@ -106,11 +111,11 @@ class ClusterObserver:
         for node_id, node in self._cluster.living():
             for partition in self._cluster.partitions_of(node):
                 if partition.local_log is not None:
-                    self._check_log(node_id, node, partition.topic_partition, partition.local_log)
+                    self._check_log(node_id, node, name_of(partition), partition.local_log)
 
-    def _check_log(self, node_id: int, node: SimNode, name: TopicPartition, log: UnifiedLog) -> None:
+    def _check_log(self, node_id: int, node: SimNode, name: TopicIdPartition, log: UnifiedLog) -> None:
         batches = list(parse_batches(log_bytes(node, log)))
-        where = f"{name} on broker {node_id}"
+        where = f"{name.topic_partition} on broker {node_id}"
         expected, epoch = log.log_start_offset, -1
         for batch in batches:
             if batch.base_offset != expected:
@@ -126,7 +131,7 @@ class ClusterObserver:
         self._check_committed(where, name, [batch for batch in batches if batch.next_offset <= log.high_watermark])
         self._check_epochs(where, log, batches)
 
-    def _check_committed(self, where: str, name: TopicPartition, batches: list[Batch]) -> None:
+    def _check_committed(self, where: str, name: TopicIdPartition, batches: list[Batch]) -> None:
         committed = self._committed.setdefault(name, [])
         for known, found in zip(committed, batches, strict=False):
             if known != found:
@@ -147,14 +152,23 @@ class ClusterObserver:
 
     # In the end
 
+    def check_hosts(self) -> None:
+        """After a calm: brokers host what the metadata places on them, and nothing that was deleted."""
+        for node_id, node in self._cluster.living():
+            for partition in self._cluster.partitions_of(node):
+                registration = self._cluster.registration(name_of(partition))
+                if registration is None or node_id not in registration.replicas:
+                    raise Violation(f"broker {node_id} still hosts {partition.topic_partition}")
+
     def check_equality(self) -> None:
         """After a calm: every replica of a partition has the same bytes, and nothing that was committed is missing."""
         for name, committed in self._committed.items():
             registration = self._cluster.registration(name)
-            assert registration is not None
+            if registration is None:
+                continue  # deleted
             contents = {}
             for node_id in registration.replicas:
-                log = self._cluster.log_of(node_id, name)
+                log = self._cluster.log_of(node_id, name.topic_partition)
                 if log is None:
                     raise Violation(f"{name}: broker {node_id} has no log")
                 contents[node_id] = log_bytes(self._cluster.nodes[node_id], log)
