@@ -15,7 +15,7 @@ CUT_S: Final = 2.5
 OFF_S: Final = 2.0
 DELAY_S: Final = 3.0
 TROUBLE_S: Final = 1.5  # of a disk
-JUMP_MS_MAX: Final = 3_600_000
+WRONG_BY_MS_MAX: Final = 3_000_000  # less than message.timestamp.after.max.ms, beyond which brokers refuse records
 SESSION_S: Final = SESSION_MS / 1000
 POLL_S: Final = 0.05
 
@@ -33,6 +33,7 @@ class ClusterFaults:
         self._chance = cluster.loop.random
         self._busy: dict[int, None] = {}
         self._image: MetadataImage | None = None  # the last one the controller was seen with
+        self._wrong_by_ms: dict[int, int] = {}  # clocks
         self._lost_in: dict[int, int] = {}  # the broker epoch in which a broker has lost bytes
         for node_id, node in cluster.nodes.items():
             node.file_system.on_cut = lambda node_id=node_id: self.lose_power(node_id)
@@ -273,9 +274,11 @@ class ClusterFaults:
         await self._stay_off(node_id)
 
     async def clock_jump(self) -> None:
-        node = self._cluster.nodes[self._chance.choice(list(self._cluster.nodes))]
+        node_id = self._chance.choice(list(self._cluster.nodes))
         self.seen["clock jump"] += 1
-        node.clock.jump(self._chance.randint(-JUMP_MS_MAX, JUMP_MS_MAX))
+        wrong_by_ms = self._chance.randint(-WRONG_BY_MS_MAX, WRONG_BY_MS_MAX)
+        self._cluster.nodes[node_id].clock.jump(wrong_by_ms - self._wrong_by_ms.get(node_id, 0))
+        self._wrong_by_ms[node_id] = wrong_by_ms
 
     def _trace(self, what: str) -> None:
         self._cluster.loop.trace(f"{self._cluster.loop.time():.9f} {what}")
