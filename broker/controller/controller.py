@@ -20,6 +20,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.controller.api_error import ApiError
 from broker.controller.bootstrap_metadata import BootstrapMetadataError, read_bootstrap_records
 from broker.controller.brokers_to_isrs import PartitionKey
+from broker.controller.client_quota_control_manager import ClientQuotaControlManager, QuotaAlteration
 from broker.controller.cluster_control_manager import (
     BrokerHeartbeat,
     BrokerHeartbeatReply,
@@ -55,7 +56,7 @@ from broker.controller.topic_control_manager import (
 )
 from broker.metadata.configs_image import ConfigResource
 from broker.metadata.metadata_fault import MetadataFault
-from broker.metadata.metadata_image import MetadataImage
+from broker.metadata.metadata_image import MetadataImage, QuotaEntity
 from broker.metrics.controller_metrics import ControllerMetrics
 from broker.schemas.cluster_metadata import (
     AbortTransactionRecord,
@@ -109,6 +110,7 @@ class Controller:
         self._topic_control = TopicControlManager(config, chance, self._state, self._configuration_control, updates)
         self._reassignment_control = ReassignmentControlManager(self._state, self._configuration_control, updates)
         self._feature_control = FeatureControlManager(self._state)
+        self._client_quota_control = ClientQuotaControlManager(self._state)
         self._producer_id_control = ProducerIdControlManager(self._state)
         self._cluster_control = ClusterControlManager(
             cluster_id, config.broker_session_timeout_ms, self._state, self._replication_control
@@ -352,6 +354,14 @@ class Controller:
         return await self._run(
             "LegacyAlterConfigs",
             lambda: _unless(validate_only, self._configuration_control.legacy_alter_configs(properties)),
+        )
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> list[tuple[QuotaEntity, ApiError]]:
+        return await self._run(
+            "AlterClientQuotas",
+            lambda: _unless(validate_only, self._client_quota_control.alter_client_quotas(alterations)),
         )
 
     async def elect_leaders(

@@ -412,6 +412,22 @@ def describe_client_quotas(_cluster: Cluster, schema: Schema) -> Any:
     return schema.DescribeClientQuotasRequest(components=(component,), strict=False)
 
 
+def alter_client_quotas(cluster: Cluster, schema: Schema) -> Any:
+    """A quota that binds nobody, so large it is; the address cannot have it."""
+    change = schema.OpData(key="producer_byte_rate", value=1e12, remove=False)
+    parts = (("user", cluster.fresh("user")), ("client-id", None)), (("ip", "10.0.0.1"),)
+    return schema.AlterClientQuotasRequest(
+        entries=tuple(
+            schema.EntryData(
+                entity=tuple(schema.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+                ops=(change,),
+            )
+            for entity in parts
+        ),
+        validate_only=False,
+    )
+
+
 def describe_user_scram_credentials(_cluster: Cluster, schema: Schema) -> Any:
     return schema.DescribeUserScramCredentialsRequest(users=None)
 
@@ -489,6 +505,7 @@ QUESTIONS: Mapping[ApiKey, Question] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Question(range(1), list_partition_reassignments),
     ApiKey.OFFSET_DELETE: Question(range(1), offset_delete),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Question(range(2), describe_client_quotas),
+    ApiKey.ALTER_CLIENT_QUOTAS: Question(range(2), alter_client_quotas, some("none", "invalid_request")),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Question(range(1), describe_user_scram_credentials),
     ApiKey.DESCRIBE_QUORUM: Question(range(3), describe_quorum),
     ApiKey.UPDATE_FEATURES: Question(range(3), update_features, some("invalid_update_version")),

@@ -2,6 +2,7 @@
 
 from broker.server.controller_handlers import add_raft_voter as add_raft_voter
 from broker.server.controller_handlers import allocate_producer_ids as allocate_producer_ids
+from broker.server.controller_handlers import alter_client_quotas as alter_client_quotas
 from broker.server.controller_handlers import alter_configs as alter_configs
 from broker.server.controller_handlers import alter_partition as alter_partition
 from broker.server.controller_handlers import alter_partition_reassignments as alter_partition_reassignments

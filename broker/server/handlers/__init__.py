@@ -1,5 +1,6 @@
 """One module per API of the broker's listeners, in alphabetical order: what stands here is offered to clients."""
 
+from broker.server.handlers import alter_client_quotas as alter_client_quotas
 from broker.server.handlers import alter_configs as alter_configs
 from broker.server.handlers import alter_partition_reassignments as alter_partition_reassignments
 from broker.server.handlers import alter_replica_log_dirs as alter_replica_log_dirs
