@@ -11,6 +11,7 @@ from broker.replication.truncation import common_end_offset
         ((1, 10), (1, 12), 7, 7),  # and never more than there is
         ((2, 10), (1, 6), 15, 6),  # the epoch is unknown here: the end of the one before it
         ((2, 10), (1, 9), 8, 8),
+        ((2, 10), (1, 12), 15, 12),  # it may still be too far: the next fetch, with epoch 1, finds that out
         ((2, 10), (-1, -1), 15, 10),  # no epoch known at all
         ((2, 10), (-1, -1), 5, 5),
         ((-1, -1), (1, 6), 15, 13),  # the leader knows nothing: where we fetched
