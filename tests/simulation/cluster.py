@@ -69,6 +69,7 @@ class _Story:
             properties_of=lambda node_id: {"broker.rack": f"rack-{node_id % 2}"},
         )
         self.observer = ClusterObserver(self.cluster)
+        self.complaint_of_a_moment: Violation | None = None
         self.hosts: list[str] = []
         self.partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         self.topics = TopicChurner(AnyBroker(*self._place("admin")), names=3, replication_factor=3, rate=0.7)
@@ -105,6 +106,7 @@ class _Story:
     async def tell(self) -> Outcome:
         async with asyncio.TaskGroup() as tasks:
             observing = tasks.create_task(self.observe(), name="observer")
+            self.loop.on_quiet = self.watch
             await self.cluster.start()
             configs = {"internal.segment.bytes": self.chance.choice(("3000", "100000"))}
             await self.topics.create(TOPIC, PARTITIONS, configs, 3)
@@ -122,13 +124,25 @@ class _Story:
             self.seen["seconds to get well"] += round(self.loop.time() - deadline + CALM_S)
             for task in (observing, *reading):
                 task.cancel()
+        if self.complaint_of_a_moment is not None:
+            raise self.complaint_of_a_moment
         await self.check_everything()
         self.cluster.switch_off()
         return self.outcome()
 
+    def watch(self) -> None:
+        """A complaint at a moment when nobody could hear it is told by `observe`, a little later."""
+        if self.complaint_of_a_moment is None:
+            try:
+                self.observer.on_quiet()
+            except Violation as violation:
+                self.complaint_of_a_moment = violation
+
     async def observe(self) -> None:
         while True:
             self.observer.sample()
+            if self.complaint_of_a_moment is not None:
+                raise self.complaint_of_a_moment
             await asyncio.sleep(SAMPLE_EVERY_S)
 
     async def trouble(self, tasks: asyncio.TaskGroup) -> None:

@@ -25,6 +25,7 @@ IN_FLIGHT_MAX: Final = 5  # of an idempotent producer: brokers remember as many 
 REQUEST_TIMEOUT_S: Final = 5.0
 BACKOFF_S: Final = 0.05
 CHURNED: Final = "churn-"
+FORWARDED_S: Final = 1.0  # brokers do not repeat sooner what they forward, unless the connection has broken
 LEADER_ONLY: Final = 4  # later fetches may be answered by a follower (KIP-392), whose high watermark is older
 
 RETRIABLE: Final = frozenset(
@@ -97,6 +98,7 @@ class SimClient:
     """A connection that is made again when it breaks."""
 
     retriable = RETRIABLE
+    is_forwarded = False  # whether whom it asks may repeat the request to another node
 
     def __init__(self, host: SimHost, node: str, port: int, chance: random.Random) -> None:
         self.chance = chance
@@ -490,7 +492,11 @@ def _error_of_offset_fetch(answer: Any) -> ErrorCode:
 
 
 class TopicChurner:
-    """Creates and deletes topics; knows which must be there, which must not, and which may."""
+    """Creates and deletes topics; knows which must be there, which must not, and which may.
+
+    With names used again, an attempt nobody answered may be carried out after the next change of that name: such a
+    topic is kept, and a name like that is not used again.
+    """
 
     def __init__(self, client: SimClient, *, names: int = 0, replication_factor: int = 1, rate: float = 5.0) -> None:
         """`names`: so many are used again and again; 0: each topic has a new one.  `rate`: changes per second."""
@@ -503,6 +509,8 @@ class TopicChurner:
         self._names = names
         self._replication_factor = replication_factor
         self._rate = rate
+        self._pool = [f"{CHURNED}{number}" for number in range(names)]
+        self._kept: dict[str, None] = {}
 
     async def create(self, name: str, partitions: int, configs: dict[str, str], replication_factor: int = 1) -> None:
         schema = RequestSchema.of(ApiKey.CREATE_TOPICS, 7)
@@ -514,11 +522,16 @@ class TopicChurner:
             configs=tuple(schema.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
         )
         request = schema.CreateTopicsRequest(topics=(topic,), timeout=milliseconds(3_000), validate_only=False)
+        started = asyncio.get_running_loop().time()
         answer, error, attempts = await self._client.insist(ApiKey.CREATE_TOPICS, 7, request, _error_of_creation)
         self.seen["topic created"] += 1
+        is_doubtful = attempts > 1 or self._client.is_forwarded
+        if self._is_repeated(attempts, started) and name in self._pool:
+            self._pool.remove(name)
+            self._kept[name] = None
         if error is ErrorCode.none:
             self.present[name] = answer.topics[0].topic_id
-        elif error is ErrorCode.topic_already_exists and attempts > 1:
+        elif error is ErrorCode.topic_already_exists and is_doubtful:
             self.present[name] = None  # made by an attempt whose answer was lost
         else:
             raise Violation(f"CreateTopics of {name} answered {error.name} at attempt {attempts}")
@@ -527,6 +540,7 @@ class TopicChurner:
         schema = RequestSchema.of(ApiKey.DELETE_TOPICS, 4)
         request = schema.DeleteTopicsRequest(topic_names=(name,), timeout=milliseconds(3_000))
         del self.present[name]
+        started = asyncio.get_running_loop().time()
         attempts = 0
         while True:
             attempts += 1
@@ -536,29 +550,41 @@ class TopicChurner:
                 self._client.on_refused()
                 continue
             error = ErrorCode(answer.responses[0].error_code)
-            if error is ErrorCode.none or (error is ErrorCode.unknown_topic_or_partition and attempts > 1):
+            is_doubtful = attempts > 1 or self._client.is_forwarded
+            if error is ErrorCode.none or (error is ErrorCode.unknown_topic_or_partition and is_doubtful):
                 break
             if error not in self._client.retriable or error is ErrorCode.unknown_topic_or_partition:
                 raise Violation(f"DeleteTopics of {name} answered {error.name}")
             await asyncio.sleep(BACKOFF_S)
         self.seen["topic deleted"] += 1
+        if self._is_repeated(attempts, started) and name in self._pool:
+            self._pool.remove(name)
         self.absent[name] = None
 
     async def run(self) -> None:
         while not self.is_stopping:
-            mine = [name for name in self.present if name.startswith(CHURNED)]
+            mine = [name for name in self.present if name.startswith(CHURNED) and name not in self._kept]
             if mine and self._client.chance.random() < 0.3:
                 await self.delete(self._client.chance.choice(mine))
             else:
-                name = f"{CHURNED}{self._next_number()}"
+                name = self._next_name()
                 if name not in self.present:
                     self.absent.pop(name, None)
                     await self.create(name, 1, {}, self._replication_factor)
             await asyncio.sleep(self._client.chance.expovariate(self._rate))
 
-    def _next_number(self) -> int:
+    def _is_repeated(self, attempts: int, started: float) -> bool:
+        """By us, or by a broker that had to wait for its controller: an earlier copy may still be under way."""
+        return attempts > 1 or asyncio.get_running_loop().time() - started > FORWARDED_S
+
+    def _next_name(self) -> str:
         self._number += 1
-        return self._number % self._names if self._names else self._number
+        if not self._names:
+            return f"{CHURNED}{self._number}"
+        while len(self._pool) < self._names:
+            self._number += 1
+            self._pool.append(f"{CHURNED}again-{self._number}")
+        return self._pool[self._number % self._names]
 
     async def check(self) -> None:
         """Whether the broker knows what was acknowledged, now or soon: it follows the controller, who has promised."""

@@ -45,6 +45,7 @@ class RoutedClient(SimClient, ABC):
     """Finds its node again whenever it was refused; keeps the connection when that is the same node."""
 
     retriable = RETRIABLE_IN_A_CLUSTER
+    is_forwarded = True
 
     def __init__(self, host: SimHost, bootstrap: Sequence[Address], chance: random.Random) -> None:
         first = bootstrap[0]

@@ -61,6 +61,7 @@ class SimLoop(asyncio.SelectorEventLoop):
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
         self._now = 0.0
+        self.on_quiet: Callable[[], None] = lambda: None  # called before each jump of the time
         selector = _TimeJump()
         super().__init__(selector=selector)
         selector.loop = self
@@ -72,7 +73,9 @@ class SimLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        self._now += max(seconds, 0.0)
+        if seconds > 0:
+            self.on_quiet()
+            self._now += seconds
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         """Run `func` inline after a drawn delay."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from broker.common.identifiers import TopicIdPartition
 from broker.log.unified_log import UnifiedLog
+from broker.metadata.metadata_image import MetadataImage
 from broker.metadata.partition_registration import PartitionRegistration
 from broker.replication.partition import Partition
 from tests.support.sim_client import Violation
@@ -60,6 +61,8 @@ class ClusterObserver:
         self._leaders: dict[tuple[TopicIdPartition, int], int] = {}
         self._high_watermarks: dict[tuple[TopicIdPartition, int, int], int] = {}
         self._committed: dict[TopicIdPartition, list[Batch]] = {}
+        self._image: MetadataImage | None = None
+        self._watched: list[tuple[UnifiedLog, list[UnifiedLog]]] = []  # leaders' logs, and those of their members
         self._crcs: dict[tuple[TopicIdPartition, int, int], int] = {}
 
     @property
@@ -68,7 +71,23 @@ class ClusterObserver:
 
     # At any moment
 
+    def on_quiet(self) -> None:
+        """Between any two moments: whether a member of an ISR lacks what its leader calls committed.
+
+        A state of a millisecond is one in which the leader may die.
+        """
+        if self._cluster.image is not self._image:
+            self.sample()
+        for leader, members in self._watched:
+            high_watermark = leader.high_watermark
+            for member in members:
+                if member.log_end_offset < high_watermark:
+                    self.sample()
+                    return
+
     def sample(self) -> None:
+        self._image = self._cluster.image
+        self._watched.clear()
         for node_id, node in self._cluster.living():
             for partition in self._cluster.partitions_of(node):
                 if partition.local_log is not None and partition.is_leader:
@@ -97,6 +116,7 @@ class ClusterObserver:
         name = name_of(partition)
         if not set(registration.isr) <= set(registration.replicas):
             raise Violation(f"{name}: ISR {registration.isr} is not within the replicas {registration.replicas}")
+        members = []
         for member in registration.isr:
             log = self._cluster.log_of(member, name.topic_partition)
             if log is not None and self._cluster.is_registered(member) and log.log_end_offset < high_watermark:
@@ -104,6 +124,9 @@ class ClusterObserver:
                     f"{name}: broker {member} is in the ISR {registration.isr} of epoch {registration.leader_epoch} "
                     f"and ends at {log.log_end_offset}, the high watermark is {high_watermark}"
                 )
+            if log is not None and log is not partition.local_log:
+                members.append(log)
+        self._watched.append((partition.log, members))
 
     # Now and then
 
@@ -112,6 +135,8 @@ class ClusterObserver:
             for partition in self._cluster.partitions_of(node):
                 if partition.local_log is not None:
                     self._check_log(node_id, node, name_of(partition), partition.local_log)
+                    if not partition.is_leader:
+                        self._check_follower_epochs(node_id, partition, partition.local_log)
 
     def _check_log(self, node_id: int, node: SimNode, name: TopicIdPartition, log: UnifiedLog) -> None:
         batches = list(parse_batches(log_bytes(node, log)))
@@ -149,6 +174,15 @@ class ClusterObserver:
                 raise Violation(
                     f"{where}: offset {batch.base_offset} is of epoch {batch.leader_epoch}, the cache says {entries}"
                 )
+
+    def _check_follower_epochs(self, node_id: int, partition: Partition, log: UnifiedLog) -> None:
+        """An epoch this broker led and wrote nothing in must be gone: it would hide that the log has diverged (H2)."""
+        entries = log.leader_epochs.entries
+        if entries and entries[-1].start_offset >= log.log_end_offset:
+            raise Violation(
+                f"{partition.topic_partition} on broker {node_id}: a follower's log ends at {log.log_end_offset}, its "
+                f"epochs are {entries}"
+            )
 
     # In the end
 
