@@ -68,6 +68,11 @@ class Member:
         self._thread.join(60)
         assert not self._thread.is_alive(), f"{self.name} does not stop"
 
+    def abandon(self) -> None:
+        """End it, as far as that is possible, when the story has failed."""
+        self._is_stopping.set()
+        self._thread.join(10)
+
     def _run_noting(self) -> None:
         try:
             self.run()

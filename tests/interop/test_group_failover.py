@@ -201,8 +201,12 @@ def _name_in_partition_0(kind: str) -> str:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with ClusterProcess(tmp_path_factory.mktemp("cluster"), settings=SETTINGS, dedicated_controller=True) as cluster:
         story = Story(cluster)
-        story.run()
-        yield story
+        try:
+            story.run()
+            yield story
+        finally:
+            for member in [each for group in story.groups.values() for each in group.members]:
+                member.abandon()
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.java if kind == "java" else ()) for kind in MEMBERS])
