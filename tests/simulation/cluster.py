@@ -25,7 +25,7 @@ from tests.simulation.cluster_faults import ClusterFaults
 from tests.support.sim_client import IdempotentProducer, TopicChurner, Violation
 from tests.support.sim_cluster import SimCluster
 from tests.support.sim_cluster_client import Address, AnyBroker, CoordinatorClient, LeaderClient
-from tests.support.sim_cluster_work import AcksOneProducer, ClusterReader
+from tests.support.sim_cluster_work import AcksOneProducer, ClusterReader, Reassigner
 from tests.support.sim_group import GroupLedger, GroupMember, check_offsets
 from tests.support.sim_network import SimHost
 from tests.support.sim_node import NodeLoop, simulate_nodes
@@ -82,12 +82,16 @@ class _Story:
         self.members = [
             GroupMember(CoordinatorClient(*self._place("member"), GROUP), self.ledger) for _ in range(MEMBERS)
         ]
+        self.reassigners = [
+            Reassigner(AnyBroker(*self._place("reassigner")), self.partitions[-1], self.cluster.broker_ids)
+            for _ in range(self.chance.choice((0, 0, 1)))
+        ]
         self.faults = ClusterFaults(self.cluster, self.hosts, self.seen)
 
     @property
-    def workers(self) -> tuple[IdempotentProducer | AcksOneProducer | GroupMember | TopicChurner, ...]:
+    def workers(self) -> tuple[IdempotentProducer | AcksOneProducer | GroupMember | TopicChurner | Reassigner, ...]:
         """Those who work until they are told to stop."""
-        return (*self.producers, self.careless, *self.members, self.topics)
+        return (*self.producers, self.careless, *self.members, self.topics, *self.reassigners)
 
     def _place(self, name: str) -> tuple[SimHost, list[Address], random.Random]:
         """Where a client is, whom it knows, and its chance."""
@@ -167,7 +171,7 @@ class _Story:
         for each in self.workers:
             each.is_stopping = True
         await asyncio.wait(working)
-        while not self.is_level():
+        while self.observer.misplaced() is not None or not self.is_level():
             await asyncio.sleep(POLL_S)
 
     def complaint(self) -> str | None:
@@ -180,9 +184,9 @@ class _Story:
                 return f"broker {node_id} is fenced"
         for topic in image.topics.by_id.values():
             for number, partition in topic.partitions.items():
-                if partition.leader < 0 or len(partition.isr) != len(partition.replicas):
+                if partition.leader < 0 or len(partition.isr) != len(partition.replicas) or partition.adding_replicas:
                     return f"{topic.name}-{number} has leader {partition.leader} and ISR {list(partition.isr)}"
-        return None if self.is_grouped() else "the group has not settled"
+        return self.observer.misplaced() or (None if self.is_grouped() else "the group has not settled")
 
     def is_grouped(self) -> bool:
         newest = {member.generation for member in self.members}
@@ -192,7 +196,10 @@ class _Story:
     def is_level(self) -> bool:
         """Nobody writes any more: every replica has everything, and knows that it is committed."""
         for partition in (*self.partitions, TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)):
-            logs = [self.cluster.log_of(node_id, partition) for node_id in self.cluster.broker_ids]
+            registration = self.cluster.registration(partition)
+            if registration is None or registration.adding_replicas or registration.removing_replicas:
+                return False
+            logs = [self.cluster.log_of(node_id, partition) for node_id in registration.replicas]
             ends = {(log.log_end_offset, log.high_watermark) for log in logs if log is not None}
             if None in logs or len(ends) != 1 or any(end != high for end, high in ends):
                 return False
@@ -204,7 +211,6 @@ class _Story:
         self.observer.sample()
         self.observer.check_logs()
         self.observer.check_equality()
-        self.observer.check_hosts()
         async with asyncio.timeout(CALM_S):
             await self.topics.check()
             for reader in self.readers:
@@ -246,7 +252,7 @@ class _Story:
         seen = self.seen + self.cluster.seen + self.ledger.seen + self.careless.seen
         for node in self.cluster.nodes.values():
             seen += node.file_system.seen
-        for each in (*self.producers, *self.readers, self.topics):
+        for each in (*self.producers, *self.readers, self.topics, *self.reassigners):
             seen += each.seen
         seen["leader epoch"] += self.observer.leader_epochs_seen
         seen["connection reset"] += self.cluster.network.resets

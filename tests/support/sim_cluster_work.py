@@ -2,16 +2,21 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.common.errors import ErrorCode
+from broker.common.identifiers import TopicPartition
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.durations import milliseconds
+from broker.protocol.response_schema import RequestSchema
 from broker.records.memory_records_builder import MemoryRecordsBuilder
 from broker.records.record_batch import batches
 from tests.support.sim_client import Violation, error_of_fetch, fetch_request, produce_request
-from tests.support.sim_cluster_client import NO_REPLICA, LeaderClient
+from tests.support.sim_cluster_client import NO_REPLICA, AnyBroker, LeaderClient
 
 NOTHING_DIVERGES: Final = -1
+REASSIGNMENTS_PER_S: Final = 0.3
 
 
 class AcksOneProducer:
@@ -49,6 +54,42 @@ class AcksOneProducer:
             self._client.on_refused()
         else:
             raise Violation(f"{self.name} was answered {error.name}")
+
+
+class Reassigner:
+    """Moves the replicas of one partition: two or three of the brokers, in any order."""
+
+    def __init__(self, client: AnyBroker, partition: TopicPartition, broker_ids: Sequence[int]) -> None:
+        self.is_stopping = False
+        self.seen: Counter[str] = Counter()
+        self._client = client
+        self._partition = partition
+        self._broker_ids = broker_ids
+
+    async def run(self) -> None:
+        chance = self._client.chance
+        while not self.is_stopping:
+            await asyncio.sleep(chance.expovariate(REASSIGNMENTS_PER_S))
+            await self._move(chance.sample(list(self._broker_ids), chance.choice((2, 3))))
+
+    async def _move(self, replicas: Sequence[int]) -> None:
+        schema = RequestSchema.of(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
+        partition = schema.ReassignablePartition(partition_index=self._partition.partition, replicas=tuple(replicas))
+        request = schema.AlterPartitionReassignmentsRequest(
+            timeout=milliseconds(3_000),
+            topics=(schema.ReassignableTopic(name=self._partition.topic, partitions=(partition,)),),
+        )
+        try:
+            answer = await self._client.ask_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
+        except (ConnectionError, TimeoutError):
+            self._client.on_refused()
+            return
+        error = ErrorCode(answer.error_code) or ErrorCode(answer.responses[0].partitions[0].error_code)
+        self.seen[f"reassignment answered {error.name}"] += 1
+        if error in self._client.retriable:
+            self._client.on_refused()
+        elif error is not ErrorCode.none and error is not ErrorCode.invalid_replica_assignment:  # one is off
+            raise Violation(f"a reassignment was answered {error.name}")
 
 
 class ClusterReader:

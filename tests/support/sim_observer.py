@@ -97,16 +97,22 @@ class ClusterObserver:
         name, epoch = name_of(partition), partition.leader_epoch
         leader = self._leaders.setdefault((name, epoch), node_id)
         if leader != node_id:
-            raise Violation(f"{name}: brokers {leader} and {node_id} both led epoch {epoch}")
+            raise Violation(f"{name.topic_partition}: brokers {leader} and {node_id} both led epoch {epoch}")
         high_watermark = log.high_watermark
         before = self._high_watermarks.get((name, epoch, node_id), -1)
         if high_watermark < before:
-            raise Violation(f"{name}: high watermark of epoch {epoch} went from {before} to {high_watermark}")
+            raise Violation(
+                f"{name.topic_partition}: high watermark of epoch {epoch} went from {before} to {high_watermark}"
+            )
         self._high_watermarks[name, epoch, node_id] = high_watermark
         if high_watermark > log.log_end_offset:
-            raise Violation(f"{name}: high watermark {high_watermark} is beyond the end {log.log_end_offset}")
+            raise Violation(
+                f"{name.topic_partition}: high watermark {high_watermark} is beyond the end {log.log_end_offset}"
+            )
         if not set(partition.maximal_isr) <= set(partition.replicas):
-            raise Violation(f"{name}: ISR {partition.maximal_isr} is not within the replicas {partition.replicas}")
+            raise Violation(
+                f"{name.topic_partition}: ISR {partition.maximal_isr} is not within the replicas {partition.replicas}"
+            )
         registration = self._cluster.registration(name)
         if registration is not None and registration.leader_epoch == epoch:
             self._check_members(partition, registration, high_watermark)
@@ -115,14 +121,17 @@ class ClusterObserver:
         """Who the controller believes in sync may be elected next: it has all that is committed."""
         name = name_of(partition)
         if not set(registration.isr) <= set(registration.replicas):
-            raise Violation(f"{name}: ISR {registration.isr} is not within the replicas {registration.replicas}")
+            raise Violation(
+                f"{name.topic_partition}: ISR {registration.isr} is not within the replicas {registration.replicas}"
+            )
         members = []
         for member in registration.isr:
             log = self._cluster.log_of(member, name.topic_partition)
             if log is not None and self._cluster.is_registered(member) and log.log_end_offset < high_watermark:
                 raise Violation(
-                    f"{name}: broker {member} is in the ISR {registration.isr} of epoch {registration.leader_epoch} "
-                    f"and ends at {log.log_end_offset}, the high watermark is {high_watermark}"
+                    f"{name.topic_partition}: broker {member} is in the ISR {registration.isr} of epoch "
+                    f"{registration.leader_epoch} and ends at {log.log_end_offset}, the high watermark is "
+                    f"{high_watermark}"
                 )
             if log is not None and log is not partition.local_log:
                 members.append(log)
@@ -186,13 +195,14 @@ class ClusterObserver:
 
     # In the end
 
-    def check_hosts(self) -> None:
-        """After a calm: brokers host what the metadata places on them, and nothing that was deleted."""
+    def misplaced(self) -> str | None:
+        """A replica that a broker hosts though the metadata places it elsewhere, or has deleted it."""
         for node_id, node in self._cluster.living():
             for partition in self._cluster.partitions_of(node):
                 registration = self._cluster.registration(name_of(partition))
                 if registration is None or node_id not in registration.replicas:
-                    raise Violation(f"broker {node_id} still hosts {partition.topic_partition}")
+                    return f"broker {node_id} still hosts {partition.topic_partition}"
+        return None
 
     def check_equality(self) -> None:
         """After a calm: every replica of a partition has the same bytes, and nothing that was committed is missing."""
@@ -204,11 +214,11 @@ class ClusterObserver:
             for node_id in registration.replicas:
                 log = self._cluster.log_of(node_id, name.topic_partition)
                 if log is None:
-                    raise Violation(f"{name}: broker {node_id} has no log")
+                    raise Violation(f"{name.topic_partition}: broker {node_id} has no log")
                 contents[node_id] = log_bytes(self._cluster.nodes[node_id], log)
                 found = list(parse_batches(contents[node_id]))
                 if found[: len(committed)] != committed:
-                    raise Violation(f"{name} on broker {node_id}: committed batches are missing")
+                    raise Violation(f"{name.topic_partition} on broker {node_id}: committed batches are missing")
             if len(set(contents.values())) != 1:
                 sizes = {node_id: len(content) for node_id, content in contents.items()}
-                raise Violation(f"{name}: the replicas differ; bytes by broker: {sizes}")
+                raise Violation(f"{name.topic_partition}: the replicas differ; bytes by broker: {sizes}")
