@@ -19,6 +19,7 @@ from broker.log.log_manager import LogManager
 from broker.metadata.config_repository import ConfigRepository
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics.broker_metrics import BrokerMetrics
+from broker.metrics.client_quota_metrics import ClientQuotaMetrics
 from broker.metrics.coordinator_metrics import CoordinatorMetrics
 from broker.metrics.fetcher_metrics import FetcherMetrics
 from broker.metrics.log_metrics import LogMetrics
@@ -53,6 +54,7 @@ from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
 from broker.server.node_to_controller_channel import ControllerConnection, NodeToControllerChannel
 from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
+from broker.server.quota_managers import QuotaManagers
 from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
 
 log = structlog.get_logger(__name__)
@@ -159,6 +161,7 @@ class BrokerServer:
         self.replicas = self._build_replicas(disk, clock, answer_budget)
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
         self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
+        self.quotas = QuotaManagers(config.current, monotonic_ms, request_metrics.stopwatch)
         self._observe(registry)
         self._subscribe()
         self._dispatcher = self._build_dispatcher(request_metrics)
@@ -215,6 +218,7 @@ class BrokerServer:
             assignments=self.assignments,
         )
         FetcherMetrics(registry).observe(self.fetchers)
+        ClientQuotaMetrics(registry).observe(self.quotas)
         replication_metrics = ReplicationMetrics(registry)
         replication_metrics.observe(self.replicas)
         replication_metrics.observe_sessions(self.sessions)
@@ -226,6 +230,7 @@ class BrokerServer:
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "assignments", self.assignments.on_metadata)
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
+        self.publisher.subscribe(PublishingStage.QUOTAS, "quotas", self.quotas.on_metadata)
         registration = BrokerRegistrationTracker(
             self.identity.node_id, lambda: self.lifecycle.broker_epoch, self.lifecycle.register_again
         )
@@ -247,7 +252,7 @@ class BrokerServer:
             self.producer_ids,
             *self.groups.services,
         )
-        return Dispatcher(apis, services, request_metrics)
+        return Dispatcher(apis, services, request_metrics, self.quotas)
 
     @property
     def is_ready(self) -> bool:

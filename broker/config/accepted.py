@@ -13,7 +13,7 @@ _THREADS = "One event loop does this work; there are no threads to count."
 _JVM = "It tunes the Java Virtual Machine or names Java classes."
 _SECURITY = "TLS and SASL are not supported yet; a listener that asks for them is refused."
 _TRANSACTIONS = "There is no transaction coordinator yet."
-_QUOTAS = "Quotas are not enforced yet."
+_MUTATIONS = "How many changes of topics a client asks the controller for (KIP-599) is not bounded yet."
 _TIERING = "Tiered storage is not supported yet."
 _SHARE = "Share groups are not supported."
 _STREAMS = "Streams groups are not supported."
@@ -32,7 +32,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "auto.include.jmx.reporter": _JVM,
     "background.threads": _THREADS,
     "broker.id.generation.enable": _REMOVED,
-    "client.quota.*": _QUOTAS,
     "config.providers.*": _JVM,
     "connection.failed.authentication.delay.ms": _SECURITY,
     "connections.max.reauth.ms": _SECURITY,
@@ -46,7 +45,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "controller.quorum.election.timeout.ms": _ELECTIONS,
     "controller.quorum.fetch.max.bytes": "Metadata is fetched 1 MiB at a time, Kafka's default.",
     "controller.quorum.fetch.snapshot.max.bytes": "Snapshots are fetched 1 MiB at a time, Kafka's default.",
-    "controller.quota.*": _QUOTAS,
+    "controller.quota.*": _MUTATIONS,
     "controller.socket.timeout.ms": "Requests to the controller obey request.timeout.ms.",
     "cordoned.log.dirs": "There is one log directory per broker.",
     "delegation.token.*": _TOKENS,
@@ -102,7 +101,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "principal.builder.class": _SECURITY,
     "producer.purgatory.purge.interval.requests": _PURGATORY,
     "queued.max.requests": "Requests in flight are bounded by bytes: queued.max.request.bytes.",
-    "quota.*": _QUOTAS,
     "remote.*": _TIERING,
     "replica.alter.log.dirs.*": "There is one log directory per broker.",
     "replica.socket.receive.buffer.bytes": "The operating system sizes the buffers of connections to leaders.",

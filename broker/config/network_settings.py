@@ -137,6 +137,22 @@ class NetworkSettings(Config):
         doc="How much memory requests in flight may take before those over 32 KiB are no longer read; -1 for no bound, "
         "which is Kafka's default. Wherry bounds it at 256 MiB.",
     )
+    quota_window_num = Setting(
+        "quota.window.num",
+        INT,
+        default=11,
+        importance=LOW,
+        valid=at_least(1),
+        doc="Over how many samples it is measured whether a client is over its quota.",
+    )
+    quota_window_size_seconds = Setting(
+        "quota.window.size.seconds",
+        INT,
+        default=1,
+        importance=LOW,
+        valid=at_least(1),
+        doc="How long each of those samples is, in seconds.",
+    )
     max_request_partition_size_limit = Setting(
         "max.request.partition.size.limit",
         INT,

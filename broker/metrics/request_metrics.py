@@ -67,6 +67,7 @@ class RequestMetrics:
         self.connections: dict[str, int] = {}  # open ones by listener, kept by the socket servers
         self.in_flight_bytes: list[Callable[[], int]] = []  # one reader per socket server
         self.unsent_bytes: list[Callable[[], int]] = []
+        self.throttled_connections: list[Callable[[], int]] = []
         self._seconds = registry.histogram(
             "broker_request_seconds",
             "Time of a request by phase: queue (received to started), local (in its handler), remote (parked until "
@@ -136,7 +137,13 @@ class RequestMetrics:
             bean="kafka.network:type=SocketServer,name=MemoryPoolUsed",
             action="Near the bound, requests over 32 KiB are no longer read: see which phase of which request is slow.",
         )
-
+        registry.gauge(
+            "broker_throttled_connections",
+            "Connections that are not read for now, because their client is over a quota.",
+            lambda: sum(read() for read in self.throttled_connections),
+            bean="kafka.server:type=Produce,name=queue-size",
+            action="Quotas at work: raise the client's, or let it be slow.",
+        )
         registry.gauge(
             "broker_unsent_response_bytes",
             "Bytes of answers that wait for clients to take them, beyond 1 MiB each, or are being read from the disk.",

@@ -37,6 +37,12 @@ class FetchContext(Protocol):
 
     def answer(self, results: Sequence[FetchPartitionResult]) -> FetchAnswer: ...
 
+    def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
+        """The results that an answer now would tell; nothing changes (Kafka's getResponseSize adds them up)."""
+
+    def throttled(self) -> FetchAnswer:
+        """The answer to a client over its quota: nothing is told, and nothing counts as told."""
+
 
 class SessionErrorContext:
     """The request does not fit the session; the session stays as it was."""
@@ -49,6 +55,12 @@ class SessionErrorContext:
     def answer(self, results: Sequence[FetchPartitionResult] = ()) -> FetchAnswer:
         return FetchAnswer(self._error, INVALID_SESSION_ID)
 
+    def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
+        return ()
+
+    def throttled(self) -> FetchAnswer:
+        return self.answer()
+
 
 class SessionlessContext:
     """Every partition of the request is answered, and nothing is remembered."""
@@ -58,6 +70,12 @@ class SessionlessContext:
 
     def answer(self, results: Sequence[FetchPartitionResult]) -> FetchAnswer:
         return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID, results)
+
+    def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
+        return results
+
+    def throttled(self) -> FetchAnswer:
+        return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID)
 
 
 class FullContext:
@@ -89,6 +107,12 @@ class FullContext:
         self._cache.touch(session, now_ms)
         return FetchAnswer(ErrorCode.none, session.id, results)
 
+    def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
+        return results
+
+    def throttled(self) -> FetchAnswer:
+        return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID)
+
 
 class IncrementalContext:
     """Only what is new about the session's partitions is answered."""
@@ -99,9 +123,18 @@ class IncrementalContext:
         self._expected_epoch = next_epoch(request_epoch)
 
     def answer(self, results: Sequence[FetchPartitionResult]) -> FetchAnswer:
+        answer = self.throttled()
+        if answer.error is ErrorCode.none:
+            answer.results = self._session.select_told(results)
+        return answer
+
+    def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
+        return self._session.worth_telling(results)
+
+    def throttled(self) -> FetchAnswer:
         if self._session.epoch != self._expected_epoch:  # another request used the session while this one was parked
             return FetchAnswer(ErrorCode.invalid_fetch_session_epoch, self._session.id)
-        return FetchAnswer(ErrorCode.none, self._session.id, self._session.select_told(results))
+        return FetchAnswer(ErrorCode.none, self._session.id)
 
 
 class FetchManager:

@@ -68,20 +68,24 @@ class CachedPartition(FetchPartition):
         self.log_start_offset = asked.log_start_offset
         self.max_bytes = asked.max_bytes
 
-    def update_told(self, result: FetchPartitionResult) -> bool:
-        """Remember an answer; returns whether it tells the client anything (Kafka's maybeUpdateResponseData)."""
-        must_respond = (
-            result.size_bytes > 0
+    def is_worth_telling(self, result: FetchPartitionResult) -> bool:
+        """Whether an answer tells the client anything."""
+        return (
+            result.error is not ErrorCode.none
+            or result.size_bytes > 0
             or result.high_watermark != self.last_high_watermark
             or result.log_start_offset != self.last_log_start_offset
             or result.preferred_read_replica != NO_BROKER
             or result.diverging_epoch is not None
         )
+
+    def update_told(self, result: FetchPartitionResult) -> bool:
+        """Remember an answer; returns whether it tells the client anything (Kafka's maybeUpdateResponseData)."""
+        must_respond = self.is_worth_telling(result)
         self.last_high_watermark = result.high_watermark
         self.last_log_start_offset = result.log_start_offset
         if result.error is not ErrorCode.none:
             self.last_high_watermark = NO_OFFSET  # so that the end of the error is told as well
-            return True
         return must_respond
 
 
@@ -208,6 +212,16 @@ class FetchSession:
                 selected.append(result)
             self._settle(cached, result)
         return selected
+
+    def worth_telling(self, results: Sequence[FetchPartitionResult]) -> list[FetchPartitionResult]:
+        """What `select_told` would select; nothing is remembered."""
+        return [
+            result
+            for result in results
+            if isinstance(cached := result.request, CachedPartition)
+            and self._partitions.get(cached.key) is cached
+            and cached.is_worth_telling(result)
+        ]
 
     def remember_told(self, results: Sequence[FetchPartitionResult]) -> None:
         """The results of the full fetch that opened the session: all of them are told."""

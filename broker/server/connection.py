@@ -52,6 +52,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_is_closed",
         "_is_parsing",
         "_is_reading_paused",
+        "_is_throttled",
         "_is_write_paused",
         "_large",
         "_large_filled",
@@ -83,6 +84,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_blocked = False  # a complete request waits for its turn
         self._is_reading_paused = False
         self._is_write_paused = False
+        self._is_throttled = False
         self._unsent_bytes = 0
         self._is_closed = False
 
@@ -196,7 +198,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._flush()  # what was answered within this read needs no turn of its own
         if slots and not (route.is_pipelined and slots[-1].route.is_pipelined and len(slots) < OPEN_REQUESTS_MAX):
             return False
-        if self._is_write_paused:
+        if self._is_write_paused or self._is_throttled:
             return False
         if not bytes_taken and len(request) > LARGE_REQUEST_BYTES and server.byte_budget.is_exhausted:
             return False
@@ -273,7 +275,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._is_closed:
             return
         self._flush()
-        if not self._is_blocked or self._is_closed:
+        if not self._is_blocked or self._is_closed or self._is_throttled:
             return
         self._is_blocked = False
         if self._large is not None and self._large_filled == len(self._large):
@@ -287,6 +289,18 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.last_active_at = self._server.now()  # it could not send before
             if not self._transport.is_closing():
                 self._transport.resume_reading()
+
+    def throttle(self, delay_ms: int) -> None:
+        """Start and read nothing for so long; what has been started before goes on."""
+        if self._is_closed:
+            return
+        self._is_throttled = True
+        self._block()
+        self._server.throttle(self, delay_ms)
+
+    def end_throttle(self) -> None:
+        self._is_throttled = False
+        self._go_on_soon()
 
     # Responses out.
 
@@ -360,7 +374,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def has_open_requests(self) -> bool:
-        return bool(self._slots)
+        """Whether it is our turn: to answer, or to let a throttled client go on."""
+        return bool(self._slots) or self._is_throttled
 
     @property
     def is_in_a_request(self) -> bool:

@@ -18,6 +18,7 @@ from broker.protocol.errors import ProtocolError
 from broker.protocol.frames import Frame
 from broker.protocol.requests import Request, decode_request, encode_response, has_request_header_tags
 from broker.server.api_registry import ApiHandler, ApiRegistry
+from broker.server.quota_managers import QuotaManagers
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 
@@ -62,13 +63,20 @@ class Dispatcher:
     """Calls the handlers of one registry with the services they ask for by type.
 
     A missing or ambiguous service is a TypeError at construction: a broker that starts can answer.  The registry
-    itself is a service, too.
+    itself is a service, too.  `quotas` bind the clients of these APIs; without any, nobody is bound.
     """
 
-    def __init__(self, registry: ApiRegistry, services: Iterable[object], metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        registry: ApiRegistry,
+        services: Iterable[object],
+        metrics: RequestMetrics,
+        quotas: QuotaManagers | None = None,
+    ) -> None:
         self.registry = registry
         self.metrics = metrics
         self._stopwatch = metrics.stopwatch
+        self._quotas = quotas
         self._tasks = BackgroundTasks("request")
         available = [*services, registry]
         self._services = {handler.api_key: _services_of(handler, available) for handler in registry}
@@ -100,6 +108,9 @@ class Dispatcher:
         """Begin a request.  The slot is filled now or later, or its connection is closed."""
         slot.route = route
         slot.started_at = self._stopwatch()
+        quotas = self._quotas
+        if quotas is not None and quotas.is_configured:
+            slot.charge = quotas.charge_of(frame, context, slot)
         try:
             if route.takes_frames:
                 if route.has_header_tags:
@@ -126,7 +137,8 @@ class Dispatcher:
 
     async def _answer_later(self, route: Route, request: Request, context: RequestContext, slot: ResponseSlot) -> None:
         try:
-            entity = await route.call(request, context, *route.services)
+            work = route.call(request, context, *route.services)
+            entity = await (work if slot.charge is None else slot.charge.measured(work))
         except ProtocolError as error:  # the controller does not know this version of a forwarded request
             log.info("unsupported_request", api=request.api_key.title, version=request.version, error=str(error))
             slot.close_connection(UNSUPPORTED)
@@ -140,6 +152,8 @@ class Dispatcher:
             slot.close_connection(FAILED)
 
     def _answer(self, handler: ApiHandler, request: Request, entity: Any, slot: ResponseSlot) -> None:
+        if slot.charge is not None:
+            entity = slot.charge.for_answer(request, entity)
         if entity is None:
             slot.send_nothing()
             return

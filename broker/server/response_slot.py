@@ -1,10 +1,13 @@
 """The place of one response in the order of its connection's responses."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.common.buffers import Buffer
 from broker.common.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.server.request_charge import RequestCharge
 
 NOT_FILLED: Final[list[Buffer]] = []  # of all open slots; never changed
 
@@ -15,6 +18,8 @@ class ResponseSlotOwner(Protocol):
     def on_slot_filled(self, slot: "ResponseSlot") -> None: ...
     def close(self, reason: str) -> None:
         """End the connection; `reason` is counted if it is one of the known ones, and logged."""
+
+    def throttle(self, delay_ms: int) -> None: ...
 
 
 class ResponseSlot:
@@ -27,6 +32,7 @@ class ResponseSlot:
     __slots__ = (
         "_owner",
         "buffers",
+        "charge",
         "filled_at",
         "is_filled",
         "on_closed",
@@ -49,6 +55,7 @@ class ResponseSlot:
         self.received_at = received_at
         self.size_bytes = size_bytes  # taken from the byte budget while the slot is open
         self.is_filled = False
+        self.charge: RequestCharge | None = None  # while there are quotas
         self.on_closed: Callable[[], object] | None = None
         self.buffers: list[Buffer] = NOT_FILLED
 
@@ -63,6 +70,10 @@ class ResponseSlot:
         """Count errors told to the client; handlers of decoded requests are counted without."""
         if self.route is not None:
             self.route.metrics.count_error(ErrorCode(error).name.upper(), by)
+
+    def throttle(self, delay_ms: int) -> None:
+        """The connection reads nothing more until this is over and the answer has left (KIP-219)."""
+        self._owner.throttle(delay_ms)
 
     def send_nothing(self) -> None:
         """The request has no response (Produce with acks=0)."""

@@ -73,6 +73,8 @@ class SocketServer:
         self._tasks = BackgroundTasks("socket-server")
         self._woken: dict[ServerConnection, None] = {}
         self._connection_count = 0
+        self._throttled: dict[ServerConnection, asyncio.TimerHandle] = {}
+        self.metrics.throttled_connections.append(lambda: len(self._throttled))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["SocketServer"]:
@@ -159,6 +161,9 @@ class SocketServer:
             return
         del self._connections[connection]
         self._woken.pop(connection, None)
+        timer = self._throttled.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
         self.quotas.remove(connection.context.client_host)
         self._count(connection.endpoint.listener_name, -1)
 
@@ -172,6 +177,20 @@ class SocketServer:
         woken, self._woken = self._woken, {}
         for connection in woken:
             connection.go_on()
+
+    def throttle(self, connection: ServerConnection, delay_ms: int) -> None:
+        """Let the connection go on after so long; of several delays the one that ends last counts."""
+        ends_at = self.now() + delay_ms / 1000
+        timer = self._throttled.get(connection)
+        if timer is not None:
+            if timer.when() >= ends_at:
+                return
+            timer.cancel()
+        self._throttled[connection] = self._loop.call_at(ends_at, self._end_throttle, connection)
+
+    def _end_throttle(self, connection: ServerConnection) -> None:
+        del self._throttled[connection]
+        connection.end_throttle()
 
     @property
     def connection_count(self) -> int:

@@ -44,6 +44,7 @@ SESSIONS = "kafka_server_fetchsessioncache"
 
 # What one healthy node does not show from outside, and the test that moves it at its owner.
 _FOLLOWING = "tests/unit/metrics/test_fetcher_metrics.py::test_what_following_moves"
+_QUOTAS = "tests/scenarios/test_client_quotas.py::{}"
 MOVED_BY_UNIT_TEST = {
     "kafka_server_replicafetchermanager_maxlag": _FOLLOWING,
     "kafka_server_replicafetchermanager_minfetchrate": _FOLLOWING,
@@ -117,6 +118,12 @@ MOVED_BY_UNIT_TEST = {
     "broker_unsent_response_bytes": (
         "tests/unit/server/test_connection.py::test_what_a_reader_does_not_take_is_counted_until_it_does_or_has_gone"
     ),
+    "broker_throttled_connections": _QUOTAS.format("test_the_delay_is_exact_and_ends_on_time"),
+    "broker_client_quota_throttles_total": _QUOTAS.format("test_a_producer_at_ten_times_its_quota_is_slowed_to_it"),
+    "broker_client_quota_throttle_seconds_total": _QUOTAS.format("test_the_delay_is_exact_and_ends_on_time"),
+    "broker_client_quota_recorded_total": _QUOTAS.format("test_a_producer_at_ten_times_its_quota_is_slowed_to_it"),
+    "broker_client_quota_entities": _QUOTAS.format("test_the_delay_is_exact_and_ends_on_time"),
+    "broker_client_quota_exempt_seconds_total": _QUOTAS.format("test_followers_are_exempt"),
     "broker_request_handler_failures_total": (
         "tests/unit/server/test_dispatcher.py::test_a_defect_is_an_unknown_server_error_with_a_traceback"
     ),

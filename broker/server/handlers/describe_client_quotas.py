@@ -31,7 +31,7 @@ def describe_client_quotas(request: Request, context: RequestContext, cache: Met
     Behaviour: an entity is in the answer when every component of the filter matches one of its parts; strict leaves out
       entities with parts the filter does not name.  An unknown entity type is INVALID_REQUEST.
     Versions:  0-1 alike · 1 flexible.
-    Left out:  the quotas are shown, not enforced.
+    Left out:  controller_mutation_rate and connection_creation_rate are shown, not enforced.
     """
     components: dict[str, tuple[int, str | None]] = {}
     for component in request.body.components:

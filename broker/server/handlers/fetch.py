@@ -22,6 +22,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.server.api_registry import handles_frames
 from broker.server.leader_endpoints import leader_endpoints
 from broker.server.partition_errors import count_errors
+from broker.server.request_charge import RequestCharge
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 
@@ -59,15 +60,19 @@ def fetch(
       With replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector a leader sends a consumer to
       the most caught-up in-sync replica of its rack (KIP-392): no records, at once, and that replica's id.  A follower
       serves consumers of version 11 and later up to its own high watermark.
+      A consumer over its quota gets no records, and is told for how long it is not read from; its session and its
+      positions stay as they are.  It gets at most as much at once as its quota allows in ten seconds.
       While clients leave 256 MiB of answers unread, a fetch gets one batch at a time.
     Versions:  4 isolation level · 5 log start offset · 7 sessions · 9 leader epochs · 10 zstd · 11 rack ·
       12 flexible, diverging epochs · 13 topic ids · 15 replica state · 16 leader hints · 17 directory id ·
       18 high watermark of a follower (accepted, not used).
-    Left out:  down-conversion (KIP-896), reads from remote storage, quotas.
+    Left out:  down-conversion (KIP-896), reads from remote storage.
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _FetchCall(frame.version, frame.correlation_id, context, slot, replicas, cache)
     bytes_max = config.current.fetch_max_bytes
+    if slot.charge is not None and request.replica_id < 0:
+        bytes_max = min(bytes_max, slot.charge.fetch_bytes_max())
     max_bytes = request.max_bytes if request.max_bytes < bytes_max else bytes_max
     min_bytes = request.min_bytes if request.min_bytes < max_bytes else max_bytes
     params = params_of(
@@ -165,6 +170,8 @@ class _FetchCall:
             endpoints = self._refine_errors(results)
         if self._version < FIRST_VERSION_WITH_ZSTD:
             _refuse_zstd(results)
+        if self._slot.charge is not None and self._is_throttled(self._slot.charge, results):
+            return
         answer = self._fetch_context.answer(results)
         if answer.error is not ErrorCode.none:
             count_errors(self._slot, (answer.error,))
@@ -179,6 +186,23 @@ class _FetchCall:
                 node_endpoints=endpoints,
             )
         )
+
+    def _is_throttled(self, charge: RequestCharge, results: Sequence[FetchPartitionResult]) -> bool:
+        """Count the answer as the client's; answer without records when that is more than it may have."""
+        if self._is_from_follower:
+            charge.exempt()
+            return False
+        topics = _by_topic(self._fetch_context.told(results), self._version >= FIRST_VERSION_WITH_TOPIC_IDS)
+        answer_bytes = sum(map(len, encode_response(self._version, self._correlation_id, 0, 0, topics)))
+        throttle_ms = charge.for_fetch(answer_bytes)
+        if throttle_ms:
+            answer = self._fetch_context.throttled()
+            if answer.error is not ErrorCode.none:
+                count_errors(self._slot, (answer.error,))
+            self._slot.send(
+                encode_response(self._version, self._correlation_id, answer.error, answer.session_id, (), throttle_ms)
+            )
+        return throttle_ms > 0
 
     def _refine_errors(self, results: Sequence[FetchPartitionResult]) -> Sequence[NodeEndpoint]:
         """What only some versions can say: who leads instead, and that a disk has failed."""

@@ -65,7 +65,7 @@ def produce(
     Left out:  looking into records that no rule of the topic asks for: what a batch says of its records (their number,
       their codec) is believed, and consumers that decode it find out.  Transactions: while there is no coordinator
       that could have begun one, a transactional batch is refused with INVALID_PRODUCER_ID_MAPPING, which is what
-      verification (KIP-890) ends with.  Quotas.
+      verification (KIP-890) ends with.
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _ProduceCall(frame, context, slot, replicas, cache, request.acks)
@@ -190,11 +190,13 @@ class _ProduceCall:
         endpoints: Sequence[NodeEndpoint] = ()
         if any(map(_error_of, results)):
             endpoints = self._note_errors(results)
+        charge = self._slot.charge
+        throttle_ms = 0 if charge is None else charge.for_produce(has_answer=self._acks != ACKS_NONE)
         if self._acks == ACKS_NONE:
             self._end_without_answer(results)
             return
         self._slot.send(
-            encode_response(self._version, self._correlation_id, self._by_topic(results), node_endpoints=endpoints)
+            encode_response(self._version, self._correlation_id, self._by_topic(results), throttle_ms, endpoints)
         )
 
     def _note_errors(self, results: Sequence[PartitionProduceResult]) -> Sequence[NodeEndpoint]:

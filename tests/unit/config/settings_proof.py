@@ -37,6 +37,7 @@ _OFFSETS_KEPT = (
 
 _HELD_BACK = f"{_UNIT}/replication/test_fetch_reader.py::test_a_follower_that_catches_up_is_held_back_by_the_throttle"
 _HELD_BACK_ITSELF = f"{_UNIT}/replication/test_replica_fetcher.py::test_a_follower_that_catches_up_holds_itself_back"
+_QUOTA_WINDOW = f"{_UNIT}/server/test_client_quota_manager.py::test_the_window_is_a_setting"
 _THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_window_is_a_setting"
 
 # The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
@@ -145,6 +146,8 @@ BROKER: Final = {
     ),
     "leader.replication.throttled.rate": _HELD_BACK,
     "follower.replication.throttled.rate": _HELD_BACK_ITSELF,
+    "quota.window.num": _QUOTA_WINDOW,
+    "quota.window.size.seconds": _QUOTA_WINDOW,
     "replication.quota.window.num": _THROTTLE_WINDOW,
     "replication.quota.window.size.seconds": _THROTTLE_WINDOW,
     "num.replica.fetchers": (

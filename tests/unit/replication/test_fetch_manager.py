@@ -151,3 +151,35 @@ def test_names_of_unknown_ids_are_looked_up_again() -> None:
     manager.names[TOPIC_ID] = "late"
     manager.context(session_id, 2, uses_topic_ids=True)
     assert [each.topic for each in session] == ["late"]
+
+
+def test_a_throttled_answer_tells_nothing_and_counts_as_nothing_told() -> None:
+    world = Manager()
+    session_id = world.open(asked())
+    incremental = world.context(session_id, 1)
+    (partition,) = world.cache.get(session_id) or ()
+    told = FetchPartitionResult(partition, ErrorCode.none, 9, 9, 0)
+    untold = FetchPartitionResult(partition, ErrorCode.none, 5, 5, 0)
+    refused = FetchPartitionResult(partition, ErrorCode.offset_out_of_range, 5, 5, 0)
+    assert list(incremental.told([told, untold, refused])) == [told, refused]
+    throttled = incremental.throttled()
+    assert (throttled.error, throttled.session_id, throttled.results) == (ErrorCode.none, session_id, ())
+    assert partition.last_high_watermark == 5
+    again = world.context(session_id, 2)
+    assert list(again.answer([told]).results) == [told]
+    assert list(world.context(session_id, 3).told([told])) == []
+    assert incremental.throttled().error is ErrorCode.invalid_fetch_session_epoch
+
+
+def test_throttled_answers_without_a_session() -> None:
+    world = Manager()
+    for epoch in (-1, 0):
+        context = world.context(0, epoch, asked())
+        results = results_of(context)
+        assert context.told(results) == results
+        throttled = context.throttled()
+        assert (throttled.error, throttled.session_id, throttled.results) == (ErrorCode.none, 0, ())
+    assert len(world.cache) == 0
+    unknown = world.context(4711, 1)
+    assert unknown.told(()) == ()
+    assert (unknown.throttled().error, unknown.throttled().session_id) == (ErrorCode.fetch_session_id_not_found, 0)

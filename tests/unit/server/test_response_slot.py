@@ -7,12 +7,16 @@ class Owner:
     def __init__(self) -> None:
         self.filled: list[ResponseSlot] = []
         self.closed: list[str] = []
+        self.throttled: list[int] = []
 
     def on_slot_filled(self, slot: ResponseSlot) -> None:
         self.filled.append(slot)
 
     def close(self, reason: str) -> None:
         self.closed.append(reason)
+
+    def throttle(self, delay_ms: int) -> None:
+        self.throttled.append(delay_ms)
 
 
 def test_a_slot_tells_its_owner_when_it_is_filled() -> None:
@@ -45,3 +49,9 @@ def test_the_connection_can_be_closed_instead() -> None:
 
 def test_errors_of_a_slot_without_a_route_are_not_counted_anywhere() -> None:
     ResponseSlot(Owner()).count_error(3)
+
+
+def test_a_delay_is_the_owners() -> None:
+    owner = Owner()
+    ResponseSlot(owner).throttle(700)
+    assert owner.throttled == [700]
