@@ -1,0 +1,1 @@
+"""KIP-1176: replicas take the bytes of active segments from the bucket of the leader's zone."""
