@@ -235,8 +235,9 @@ class _Story:
             if producer.partition == partition:
                 self.check_producer(producer, reader.values, written.get(producer.name, []))
         careless = written.get(self.careless.name, [])
-        if careless != sorted(set(careless)) or any(number >= self.careless.sent for number in careless):
-            raise Violation(f"{partition}: {self.careless.name} has repeated or reordered records: {careless}")
+        # What it gave up may arrive late, after what it sent then; but nothing arrives twice.
+        if len(careless) != len(set(careless)) or any(number >= self.careless.sent for number in careless):
+            raise Violation(f"{partition}: {self.careless.name} has repeated records: {careless}")
 
     def check_producer(self, producer: IdempotentProducer, values: list[bytes], numbers: list[int]) -> None:
         for value, offset in producer.acknowledged.items():

@@ -16,7 +16,7 @@ from broker.metadata.partition_registration import PartitionRegistration
 from broker.node import NodeError
 from broker.replication.partition import Partition
 from tests.support.sim_cluster_client import Address
-from tests.support.sim_network import SimHost, SimNetwork
+from tests.support.sim_network import SimNetwork
 from tests.support.sim_node import BROKER_PORT, Crashed, NodeLoop, SimNode
 
 CONTROLLER_PORT: Final = 9093
@@ -37,7 +37,7 @@ PROPERTIES: Final = {
     "log.flush.offset.checkpoint.interval.ms": "900",
     "log.segment.delete.delay.ms": "100",
     "metadata.log.max.record.bytes.between.snapshots": "8000",
-    "leader.imbalance.check.interval.seconds": "7",
+    "leader.imbalance.check.interval.seconds": "2",
     "request.timeout.ms": "3000",
     "controlled.shutdown.enable": "true",
 }
@@ -116,9 +116,6 @@ class SimCluster:
         for node in self.nodes.values():
             if node.is_on:
                 node.crash()
-
-    def client_host(self, name: str) -> SimHost:
-        return self.network.host(name)
 
     # What an observer sees
 
