@@ -97,10 +97,11 @@ class Histogram:
     """Durations in seconds by bucket, per set of label values.
 
     Observations are noted as they come and counted `RECENT_MAX` at a time, or when somebody looks: sorting many and
-    finding the bounds among them costs a fraction of finding a bucket for each.
+    finding the bounds among them costs a fraction of finding a bucket for each.  Who notes them elsewhere brings them
+    by `observe_all` when `before_look` is called.
     """
 
-    __slots__ = ("_children", "_counts", "_recent", "_registry", "_total", "bounds")
+    __slots__ = ("_children", "_counts", "_recent", "_registry", "_total", "before_look", "bounds")
 
     def __init__(self, registry: "MetricsRegistry", bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
@@ -109,6 +110,7 @@ class Histogram:
         self._recent: list[float] = []
         self._children: dict[tuple[str, ...], Histogram] = {}
         self._registry = registry
+        self.before_look: list[Callable[[], None]] = []
 
     def labels(self, *values: str) -> "Histogram":
         child = self._children.get(values)
@@ -126,15 +128,20 @@ class Histogram:
         if len(recent) >= RECENT_MAX:
             self._count_recent()
 
+    def observe_all(self, seconds: Sequence[float]) -> None:
+        self._recent += seconds
+        if len(self._recent) >= RECENT_MAX:
+            self._count_recent()
+
     @property
     def counts(self) -> list[int]:
         """How many fell into each bucket, not added up; the last one is what exceeds all bounds."""
-        self._count_recent()
+        self._look()
         return self._counts
 
     @property
     def total(self) -> float:
-        self._count_recent()
+        self._look()
         return self._total
 
     @property
@@ -146,6 +153,11 @@ class Histogram:
             yield from list(self._children.items())
         else:
             yield (), self
+
+    def _look(self) -> None:
+        for bring in self.before_look:
+            bring()
+        self._count_recent()
 
     def _count_recent(self) -> None:
         recent, self._recent = sorted(self._recent), []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from broker.metrics.registry import Counter, Histogram, MetricsRegistry
+from broker.metrics.registry import RECENT_MAX, Counter, Histogram, MetricsRegistry
 
 PHASES: Final = ("queue", "local", "remote", "response", "total")
 
@@ -23,14 +23,17 @@ CLOSE_REASONS: Final = frozenset({MALFORMED, TOO_LARGE, UNSUPPORTED, IDLE, STALL
 class RouteMetrics:
     """The numbers of one API at one version; the histograms are shared by the API's versions.
 
-    Nothing is shown of an API that nobody has used.
+    Nothing is shown of an API that nobody has used.  A request leaves its five readings here; what its phases took is
+    worked out for many at once.
     """
 
-    __slots__ = ("_errors", "_seconds", "count", "local", "queue", "remote", "request", "response", "total", "version")
+    __slots__ = ("_errors", "_phases", "_recent", "_seconds", "count", "request", "version")
 
     def __init__(self, seconds: Histogram, errors: Counter, request: str, version: int) -> None:
         self._seconds = seconds
         self._errors = errors
+        self._phases: list[Histogram] = []
+        self._recent: list[tuple[float, float, float, float, float]] = []
         self.request = request
         self.version = version
         self.count = 0
@@ -43,20 +46,29 @@ class RouteMetrics:
         self, received_at: float, started_at: float, returned_at: float, filled_at: float, sent_at: float
     ) -> None:
         """One answered request, by the stopwatch's readings."""
-        if not self.count:
-            self.queue, self.local, self.remote, self.response, self.total = (
-                self._seconds.labels(self.request, phase) for phase in PHASES
-            )
         self.count += 1
-        self.queue.observe(started_at - received_at)
-        if filled_at <= returned_at:  # answered before its handler returned: nothing was waited for
-            self.local.observe(filled_at - started_at)
-            self.remote.observe(0.0)
-        else:
-            self.local.observe(returned_at - started_at)
-            self.remote.observe(filled_at - returned_at)
-        self.response.observe(sent_at - filled_at)
-        self.total.observe(sent_at - received_at)
+        recent = self._recent
+        recent.append((received_at, started_at, returned_at, filled_at, sent_at))
+        if len(recent) >= RECENT_MAX or not self._phases:
+            self._count_recent()
+
+    def phase(self, name: str) -> Histogram:
+        """The histogram of one of PHASES; of a request that was answered before its handler returned nothing was
+        remote."""
+        return self._seconds.labels(self.request, name)
+
+    def _count_recent(self) -> None:
+        if not self._phases:
+            self._phases = [self.phase(name) for name in PHASES]
+            for phase in self._phases:
+                phase.before_look.append(self._count_recent)
+        recent, self._recent = self._recent, []
+        durations = [
+            (started - received, min(returned, filled) - started, max(filled - returned, 0.0), sent - filled, sent - received)
+            for received, started, returned, filled, sent in recent
+        ]
+        for phase, seconds in zip(self._phases, zip(*durations, strict=True), strict=False):
+            phase.observe_all(seconds)
 
 
 class RequestMetrics:

@@ -1,6 +1,6 @@
 from prometheus_client import generate_latest
 
-from broker.metrics.registry import MetricsRegistry
+from broker.metrics.registry import RECENT_MAX, MetricsRegistry
 from broker.metrics.request_metrics import IDLE, RequestMetrics
 
 
@@ -8,7 +8,7 @@ def test_phases_of_an_answer_that_waited() -> None:
     metrics = RequestMetrics(MetricsRegistry())
     route = metrics.route("Fetch", 12)
     route.observe(received_at=1.0, started_at=1.5, returned_at=2.5, filled_at=4.5, sent_at=8.5)
-    sums = {phase: getattr(route, phase).total for phase in ("queue", "local", "remote", "response", "total")}
+    sums = {phase: route.phase(phase).total for phase in ("queue", "local", "remote", "response", "total")}
     assert sums == {"queue": 0.5, "local": 1.0, "remote": 2.0, "response": 4.0, "total": 7.5}
     assert route.count == 1
 
@@ -17,8 +17,8 @@ def test_phases_of_an_answer_within_its_handler() -> None:
     metrics = RequestMetrics(MetricsRegistry())
     route = metrics.route("Produce", 9)
     route.observe(received_at=1.0, started_at=1.0, returned_at=2.0, filled_at=1.5, sent_at=3.0)
-    assert (route.local.total, route.remote.total, route.remote.count) == (0.5, 0.0, 1)
-    assert (route.response.total, route.total.total) == (1.5, 2.0)
+    assert (route.phase("local").total, route.phase("remote").total, route.phase("remote").count) == (0.5, 0.0, 1)
+    assert (route.phase("response").total, route.phase("total").total) == (1.5, 2.0)
 
 
 def test_versions_share_the_histograms_of_their_api() -> None:
@@ -26,8 +26,19 @@ def test_versions_share_the_histograms_of_their_api() -> None:
     old, new = metrics.route("Produce", 3), metrics.route("Produce", 13)
     for route in (old, new):
         route.observe(0.0, 0.0, 1.0, 1.0, 1.0)
-    assert old.total is new.total
-    assert (old.count, new.count, new.total.count) == (1, 1, 2)
+    assert old.phase("total") is new.phase("total")
+    assert (old.count, new.count, new.phase("total").count) == (1, 1, 2)
+
+
+def test_requests_are_counted_many_at_once_and_whenever_somebody_looks() -> None:
+    metrics = RequestMetrics(MetricsRegistry())
+    old, new = metrics.route("Produce", 3), metrics.route("Produce", 13)
+    for number in range(RECENT_MAX + 10):
+        old.observe(0.0, 0.0, 1.0, 1.0, 1.0)
+        new.observe(0.0, 0.0, 0.0, 2.0, number % 2 + 2.0)
+    looked_at = new.phase("response")
+    assert (looked_at.count, looked_at.total) == (2 * (RECENT_MAX + 10), (RECENT_MAX + 10) / 2)
+    assert (new.phase("remote").total, new.phase("local").total) == (2.0 * (RECENT_MAX + 10), 1.0 * (RECENT_MAX + 10))
 
 
 def test_an_api_and_version_is_counted_in_one_place() -> None:
