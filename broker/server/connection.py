@@ -47,6 +47,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     """Made by the SocketServer for each accepted socket; gone when `connection_lost` returns."""
 
     __slots__ = (
+        "_counted_bytes",
         "_held",
         "_is_blocked",
         "_is_closed",
@@ -57,6 +58,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_large",
         "_large_filled",
         "_large_size",
+        "_open_bytes",
         "_received_at",
         "_server",
         "_slots",
@@ -76,6 +78,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.last_active_at = 0.0
         self._received_at = 0.0
         self._slots: deque[ResponseSlot] = deque()  # in the order of the requests; none of the first is filled
+        self._open_bytes = 0  # of their requests
+        self._counted_bytes = 0  # what the budget has counted of those
         self._held = b""  # received but not started: an incomplete request, or one that must wait, and what follows it
         self._large: memoryview | None = None  # a request that is received into its own buffer
         self._large_filled = 0
@@ -167,7 +171,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 if size > LARGE_REQUEST_BYTES:
                     position = self._begin_large(view, start, end, size)
                 break
-            if not self._start(view[start : start + size], is_owned, bytes_taken=0):
+            if not self._start(view[start : start + size], is_owned, is_counted=False):
                 self._block()
                 break
             position = start + size
@@ -177,11 +181,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         if position < end:
             self._held = bytes(view[position:end])
         self._flush()
+        self._count_open()
 
-    def _start(self, request: memoryview, is_owned: bool, bytes_taken: int) -> bool:
+    def _start(self, request: memoryview, is_owned: bool, is_counted: bool) -> bool:
         """Hand a complete request to its handler; False when it has to wait, or the connection is being closed.
 
-        `bytes_taken` says how many bytes the budget has counted for it already.
+        `is_counted` says that the budget knows of its bytes already.
         """
         server = self._server
         try:
@@ -200,18 +205,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             return False
         if self._is_write_paused or self._is_throttled:
             return False
-        if not bytes_taken and len(request) > LARGE_REQUEST_BYTES and server.byte_budget.is_exhausted:
+        size_bytes = len(request)
+        if size_bytes > LARGE_REQUEST_BYTES and not is_counted and server.byte_budget.is_exhausted:
             return False
         self.endpoint.frames.value += 1
-        slot = ResponseSlot(self, route, self._received_at, bytes_taken)
+        slot = ResponseSlot(self, route, self._received_at, size_bytes)
         slots.append(slot)
+        self._open_bytes += size_bytes
         server.dispatcher.start(route, frame, self.context, slot)
-        if self._is_closed:
-            return False
-        if not slot.is_filled and not bytes_taken:
-            slot.size_bytes = len(request)
-            server.byte_budget.acquire(slot.size_bytes)
-        return True
+        return not self._is_closed
 
     def _begin_large(self, view: memoryview, start: int, end: int, size: int) -> int:
         """Give a large request a buffer of its own, if there is budget; returns up to where the bytes were taken."""
@@ -247,9 +249,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         large = self._large
         assert large is not None
         self._is_parsing = True
-        is_started = self._start(large, is_owned=True, bytes_taken=len(large))
+        is_started = self._start(large, is_owned=True, is_counted=True)
         self._is_parsing = False
         if is_started:
+            self._counted_bytes += len(large)
             self._large = None
             self._large_filled = 0
         elif not self._is_closed:
@@ -306,11 +309,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def on_slot_filled(self, slot: ResponseSlot) -> None:
         slot.filled_at = self._server.stopwatch()
-        if self._is_closed:
-            return
-        if slot.size_bytes:
-            self._release(slot)
-        if self._is_parsing or self._slots[0] is not slot:
+        if self._is_parsing or self._is_closed or self._slots[0] is not slot:
             return  # sent at the end of this read, or after those before it
         if len(self._slots) > 1:
             self._server.run_soon(self)  # its neighbours are probably filled in this turn, too: one write for all
@@ -322,20 +321,31 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not slots or not slots[0].is_filled or self._is_closed:
             return
         sent_at = self._server.stopwatch()
+        answered_bytes = 0
         buffers: list[Buffer] = []
         while slots and slots[0].is_filled:
             slot = slots.popleft()
             buffers += slot.buffers
+            answered_bytes += slot.size_bytes
             slot.route.metrics.observe(slot.received_at, slot.started_at, slot.returned_at, slot.filled_at, sent_at)
         if buffers and not self._transport.is_closing():
             self._transport.writelines(buffers)
+        self._open_bytes -= answered_bytes
+        if not self._is_parsing:
+            self._count_open()
         if self._is_blocked:
             self._server.run_soon(self)
 
-    def _release(self, slot: ResponseSlot) -> None:
-        size, slot.size_bytes = slot.size_bytes, 0
-        self._server.byte_budget.release(size)
-        self._server.byte_budget.end_overdraft(self._go_on_soon)
+    def _count_open(self) -> None:
+        """Tell the budget what requests that were started or answered have changed."""
+        more = self._open_bytes - self._counted_bytes
+        self._counted_bytes = self._open_bytes
+        budget = self._server.byte_budget
+        if more > 0:
+            budget.acquire(more)
+        elif more < 0:
+            budget.release(-more)
+            budget.end_overdraft(self._go_on_soon)
 
     # Ends.
 
@@ -366,9 +376,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _give_up_requests(self) -> None:
         slots, self._slots = self._slots, deque()
+        self._open_bytes = 0
+        self._count_open()
         for slot in slots:
-            if slot.size_bytes:
-                self._release(slot)
             if not slot.is_filled and slot.on_closed is not None:
                 slot.on_closed()
 

@@ -53,7 +53,7 @@ class ResponseSlot:
         self._owner = owner
         self.route = route  # what the dispatcher measures this request under
         self.received_at = received_at
-        self.size_bytes = size_bytes  # taken from the byte budget while the slot is open
+        self.size_bytes = size_bytes  # of the request: the byte budget counts it until the response is sent
         self.is_filled = False
         self.charge: RequestCharge | None = None  # while there are quotas
         self.on_closed: Callable[[], object] | None = None

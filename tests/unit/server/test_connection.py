@@ -321,6 +321,7 @@ async def test_bytes_in_flight_are_counted_and_given_back(server: SocketServer, 
     assert server.byte_budget.used_bytes == len(frames[0]) + len(frames[1]) - 8
     receive(connection, frames[1][1000:])
     desk.answer()
+    await turns()
     assert server.byte_budget.used_bytes == len(frames[1]) - 4
     connection.connection_lost(None)
     assert server.byte_budget.used_bytes == 0
