@@ -1,14 +1,13 @@
 """LeaderAppend: one call of `UnifiedLog.append_as_leader`, from checked batches to one write."""
 
-import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.common.buffers import MutableBuffer
 from broker.common.errors import KafkaError, RecordListTooLargeError, StorageFailure
 from broker.common.identifiers import NO_TIMESTAMP
 from broker.config.topic_config import TopicConfig
 from broker.log.log_append import LogAppendResult
+from broker.log.log_segment import NO_ROOM
 from broker.log.producer_state_entry import BatchMetadata, ProducerAppendInfo
 from broker.log.producer_state_manager import parse_marker
 from broker.records.append_origin import AppendOrigin
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
 
 
+_CLIENT: Final = AppendOrigin.CLIENT  # Python 3.11 looks members of an enum up slowly
 NOT_WRITTEN: Final = LogAppendResult()  # in the place of a result that is not known yet
 
 
@@ -30,15 +30,18 @@ class LeaderAppend:
 
     __slots__ = (
         "_infos",
+        "_last_offset_max",
         "_leader_epoch",
         "_log",
+        "_max_timestamp_max",
         "_next_offset",
         "_now_ms",
         "_origin",
+        "_places",
         "_results",
         "_segment",
+        "_size_left",
         "_staged",
-        "_staged_size",
         "_validator",
     )
 
@@ -50,18 +53,19 @@ class LeaderAppend:
         self._origin = origin
         self._now_ms = now_ms
         self._next_offset = unified_log.log_end_offset
-        self._staged: list[tuple[int, RecordBatch]] = []  # checked but not written, with the place of their results
-        self._staged_size = 0
+        self._staged: list[RecordBatch] = []  # checked but not written
+        self._places: list[int] = []  # of their results
+        self._size_left = self._max_timestamp_max = self._last_offset_max = NO_ROOM  # nobody has looked
         self._infos: dict[int, ProducerAppendInfo] = {}
         self._results: list[LogAppendResult] = []
 
-    def append(self, buffers: Sequence[MutableBuffer]) -> list[LogAppendResult]:
+    def append(self, batches: Sequence[RecordBatch]) -> list[LogAppendResult]:
         """One result per batch.  Once the disk has refused, nothing more is tried."""
-        results = self._results = [NOT_WRITTEN] * len(buffers)
+        results = self._results = [NOT_WRITTEN] * len(batches)
         try:
-            for place, buffer in enumerate(buffers):
+            for place, batch in enumerate(batches):
                 try:
-                    self._stage(place, buffer)
+                    self._stage(place, batch)
                 except StorageFailure:
                     raise
                 except KafkaError as error:
@@ -72,18 +76,15 @@ class LeaderAppend:
             for place, result in enumerate(results):
                 if result is NOT_WRITTEN:
                     results[place] = LogAppendResult(failure)
-                    self._expect_again(buffers[place])
+                    self._expect_again(batches[place])
         return results
 
-    def _expect_again(self, buffer: MutableBuffer) -> None:
+    def _expect_again(self, batch: RecordBatch) -> None:
         """An idempotent producer's refused batch has to come before those behind it, which may be on their way."""
-        with contextlib.suppress(KafkaError):
-            batch = RecordBatch.parse(buffer)
-            if batch.producer_id >= 0 and not batch.is_control and self._origin is AppendOrigin.CLIENT:
-                self._log.producer_state_manager.expect_first(batch)
+        if batch.producer_id >= 0 and not batch.is_control and self._origin is AppendOrigin.CLIENT:
+            self._log.producer_state_manager.expect_first(batch)
 
-    def _stage(self, place: int, buffer: MutableBuffer) -> None:
-        batch = RecordBatch.parse(buffer)
+    def _stage(self, place: int, batch: RecordBatch) -> None:
         self._validator.check_batch(batch, self._origin)
         info: ProducerAppendInfo | None = None
         marker: EndTransactionMarker | None = None
@@ -96,16 +97,18 @@ class LeaderAppend:
                     info.check_marker(batch.producer_epoch, marker.coordinator_epoch)
             else:
                 info = self._info(batch)
-                if self._origin is AppendOrigin.CLIENT:
+                if self._origin is _CLIENT:
                     duplicate = info.find_duplicate(batch)
                     if duplicate is not None:
                         self._answer_duplicate(place, duplicate)
                         return
                 info.check(batch)
-        batch = self._validator.assign(buffer, batch, self._next_offset, self._leader_epoch, self._now_ms)
-        self._make_room(batch)
-        self._staged.append((place, batch))
-        self._staged_size += batch.size_bytes
+        batch = self._validator.assign(batch, self._next_offset, self._leader_epoch, self._now_ms)
+        if not self._has_room(batch):
+            self._make_room(batch)
+        self._staged.append(batch)
+        self._places.append(place)
+        self._size_left -= batch.size_bytes
         self._next_offset += batch.last_offset_delta + 1
         if info is not None:
             self._record_producer(batch, marker)
@@ -121,23 +124,33 @@ class LeaderAppend:
             is_duplicate=True,
         )
 
+    def _has_room(self, batch: RecordBatch) -> bool:
+        """Whether the batch belongs into the active segment, behind what is staged."""
+        return (
+            batch.size_bytes <= self._size_left
+            and batch.max_timestamp <= self._max_timestamp_max
+            and batch.base_offset + batch.last_offset_delta <= self._last_offset_max
+        )
+
+    def _look_for_room(self) -> None:
+        log = self._log
+        room = self._segment.room(self._now_ms, log.segment_bytes, log.segment_ms)
+        self._size_left, self._max_timestamp_max, self._last_offset_max = room
+
     def _make_room(self, batch: RecordBatch) -> None:
-        """Roll when the batch does not belong into the active segment any more."""
+        """Roll, if the batch does not belong into the active segment once what is staged is written either."""
         unified_log = self._log
-        size, last_offset = batch.size_bytes, batch.base_offset + batch.last_offset_delta
-        segment_bytes, segment_ms = unified_log.segment_bytes, unified_log.segment_ms
-        if size > segment_bytes:
+        if batch.size_bytes > unified_log.segment_bytes:
             raise RecordListTooLargeError(
-                f"Message batch size is {size} bytes in append to partition {unified_log.topic_partition}, which "
-                f"exceeds the maximum configured segment size of {segment_bytes}."
+                f"Message batch size is {batch.size_bytes} bytes in append to partition {unified_log.topic_partition}, "
+                f"which exceeds the maximum configured segment size of {unified_log.segment_bytes}."
             )
-        should_roll = self._segment.should_roll
-        timestamp, now_ms = batch.max_timestamp, self._now_ms
-        if should_roll(self._staged_size + size, timestamp, last_offset, now_ms, segment_bytes, segment_ms):
-            self._commit()
-            if should_roll(size, timestamp, last_offset, now_ms, segment_bytes, segment_ms):
-                unified_log.roll_at(self._next_offset)
-                self._segment = unified_log.segments.active
+        self._commit()
+        self._look_for_room()
+        if not self._has_room(batch):
+            unified_log.roll_at(self._next_offset)
+            self._segment = unified_log.segments.active
+            self._look_for_room()
 
     def _record_producer(self, batch: RecordBatch, marker: EndTransactionMarker | None) -> None:
         info = self._info(batch)  # another one than was checked, if making room has committed that
@@ -165,17 +178,17 @@ class LeaderAppend:
         staged = self._staged
         if not staged:
             return
-        log, infos = self._log, self._infos
-        self._staged, self._staged_size, self._infos = [], 0, {}
-        log.write([batch.buffer for _, batch in staged], self._next_offset)
+        log, infos, places = self._log, self._infos, self._places
+        self._staged, self._places, self._infos, self._size_left = [], [], {}, NO_ROOM
+        log.write([batch.buffer for batch in staged], self._next_offset)
         if self._leader_epoch > log.newest_epoch:
-            log.maybe_assign_epoch_start_offset(self._leader_epoch, staged[0][1].base_offset)
-        accept, results, log_start_offset = self._segment.accept, self._results, log.log_start_offset
-        for place, batch in staged:
+            log.maybe_assign_epoch_start_offset(self._leader_epoch, staged[0].base_offset)
+        self._segment.accept(staged)
+        results, log_start_offset = self._results, log.log_start_offset
+        for place, batch in zip(places, staged, strict=True):
             base_offset = batch.base_offset
             last_offset = base_offset + batch.last_offset_delta
-            accept(base_offset, last_offset, batch.max_timestamp, batch.size_bytes)
-            log_append_time = batch.log_append_time if batch.attributes & TIMESTAMP_TYPE_MASK else NO_TIMESTAMP
+            log_append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_MASK else NO_TIMESTAMP
             results[place] = LogAppendResult(None, base_offset, last_offset, log_append_time, log_start_offset)
         log.accept_leader_batches(infos, self._next_offset)
 

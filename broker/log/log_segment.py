@@ -23,6 +23,8 @@ from broker.records.record_batch import RecordBatch
 log = structlog.get_logger(__name__)
 
 UNKNOWN: Final = -2  # a timestamp not yet looked up in the file
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+NO_ROOM: Final = -1
 
 OnBatch = Callable[[RecordBatch], list[tuple[CompletedTxn, int]]]
 
@@ -163,48 +165,59 @@ class LogSegment:
     def should_roll(
         self, size: int, max_timestamp: int, last_offset: int, now_ms: int, segment_bytes: int, segment_ms: int
     ) -> bool:
-        """Whether a batch must go to a new segment instead: size, time, a full index, or offsets too far from the
+        """Whether a batch must go to a new segment instead, for one of the limits of `room`."""
+        size_max, max_timestamp_max, last_offset_max = self.room(now_ms, segment_bytes, segment_ms)
+        return size > size_max or max_timestamp > max_timestamp_max or last_offset > last_offset_max
+
+    def room(self, now_ms: int, segment_bytes: int, segment_ms: int) -> tuple[int, int, int]:
+        """What batches may have that go to this segment: together so many bytes, each a largest timestamp and a last
+        offset of at most so much.  Beyond it the log rolls: for size, time, a full index, or offsets too far from the
         base.  Time is the records' own (KIP-32), so old records do not roll."""
         if not self._is_prepared:
             self._prepare_append()
-        records = self.records
-        if records.size_bytes > segment_bytes - size:
-            return True
-        if records.size_bytes:
-            first = self._first_append_timestamp
-            waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-            if waited_ms > segment_ms - self.roll_jitter_ms:
-                return True
-        return (
-            not 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-            or self.offset_index.count >= self.offset_index.entries_max  # loaded: `_prepare_append`
+        size_bytes = self.records.size_bytes
+        size_max, max_timestamp_max = segment_bytes - size_bytes, TIMESTAMP_MAX
+        if (
+            self.offset_index.count >= self.offset_index.entries_max  # loaded: `_prepare_append`
             or self.time_index.count >= self.time_index.entries_max - 1
-        )
+        ):
+            size_max = NO_ROOM
+        elif size_bytes:
+            first, wait_ms_max = self._first_append_timestamp, segment_ms - self.roll_jitter_ms
+            if first >= 0:
+                max_timestamp_max = first + wait_ms_max
+            elif now_ms - self.created_ms > wait_ms_max:
+                size_max = NO_ROOM
+        return size_max, max_timestamp_max, self.base_offset + RELATIVE_OFFSET_MAX
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Put whole batches at the end of the file; they count once `accept`ed.  StorageFailure: nothing changed."""
         self.records.write(buffers)
 
-    def accept(self, base_offset: int, last_offset: int, max_timestamp: int, size: int) -> None:
-        """One written batch, in the order of the write, is part of the log now."""
+    def accept(self, batches: Sequence[RecordBatch]) -> None:
+        """Written batches, in the order of the write, are part of the log now."""
         if not self._is_prepared:
             self._prepare_append()
-        records = self.records
-        position = records.size_bytes
-        if position == 0:
-            self._first_append_timestamp = max_timestamp
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp = max_timestamp
-            self._max_timestamp_offset = last_offset
-        if self._bytes_since_last_index_entry > self.index_interval_bytes:
-            if not self.offset_index.is_full:
-                self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-            self._bytes_since_last_index_entry = 0
-        self._bytes_since_last_index_entry += size
-        self._last_append_offset = base_offset
+        records, bytes_since_last_index_entry = self.records, self._bytes_since_last_index_entry
+        end = records.size_bytes
+        if end == 0:
+            self._first_append_timestamp = batches[0].max_timestamp
+        for batch in batches:
+            position = end
+            end += batch.size_bytes
+            if batch.max_timestamp > self._max_timestamp:
+                self._max_timestamp = batch.max_timestamp
+                self._max_timestamp_offset = batch.base_offset + batch.last_offset_delta
+            if bytes_since_last_index_entry > self.index_interval_bytes:
+                if not self.offset_index.is_full:
+                    self.offset_index.append(batch.base_offset + batch.last_offset_delta, position)
+                self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+                bytes_since_last_index_entry = 0
+            bytes_since_last_index_entry += batch.size_bytes
+        self._bytes_since_last_index_entry = bytes_since_last_index_entry
+        self._last_append_offset = batch.base_offset
         self._last_append_position = position
-        records.size_bytes = position + size
+        records.size_bytes = end
 
     def add_aborted(self, completed: CompletedTxn, last_stable_offset: int) -> None:
         """Index a transaction whose ABORT marker was just accepted here."""
@@ -372,7 +385,7 @@ class LogSegment:
                 if not next_offset <= batch.base_offset <= batch.last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
                     raise CorruptMessageError(f"offsets {batch.base_offset}..{batch.last_offset} at {next_offset}")
                 aborted = on_batch(batch)
-                self.accept(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.size_bytes)
+                self.accept((batch,))
                 for completed, last_stable_offset in aborted:
                     self.add_aborted(completed, last_stable_offset)
                 next_offset = batch.next_offset

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 
-from broker.common.buffers import Buffer, MutableBuffer
+from broker.common.buffers import Buffer
 from broker.common.errors import OffsetOutOfRangeError, StorageFailure
 from broker.common.identifiers import NO_EPOCH, NO_OFFSET, TopicPartition
 from broker.config.topic_config import TopicConfig
@@ -202,17 +202,17 @@ class UnifiedLog:
 
     def append_as_leader(
         self,
-        batches: Sequence[MutableBuffer],
+        batches: Sequence[RecordBatch],
         leader_epoch: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         now_ms: int | None = None,
     ) -> list[LogAppendResult]:
-        """Append batches, each buffer exactly one, in order; one result per batch.
+        """Append batches in order; one result per batch.
 
-        Buffers are patched in place.  A refused batch leaves no trace; the others are written with one write per
-        segment.  When the disk refuses, that batch and all after it answer StorageFailure, nothing of them is in
-        memory or, as far as the disk allows, in the file, and the next append starts afresh.
+        Their bytes belong to the log and are patched in place.  A refused batch leaves no trace; the others are written
+        with one write per segment.  When the disk refuses, that batch and all after it answer StorageFailure, nothing
+        of them is in memory or, as far as the disk allows, in the file, and the next append starts afresh.
         """
         if now_ms is None:
             now_ms = self._environment.clock.now_ms()
@@ -233,7 +233,7 @@ class UnifiedLog:
         epoch = batch.partition_leader_epoch
         if epoch > self.newest_epoch:
             self.maybe_assign_epoch_start_offset(epoch, batch.base_offset)
-        segment.accept(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.size_bytes)
+        segment.accept((batch,))
         completed = self.producer_state_manager.replay(batch)
         self._local.log_end_offset = batch.next_offset
         self._complete_transactions(segment, completed)

@@ -64,7 +64,13 @@ class RouteMetrics:
                 phase.before_look.append(self._count_recent)
         recent, self._recent = self._recent, []
         durations = [
-            (started - received, min(returned, filled) - started, max(filled - returned, 0.0), sent - filled, sent - received)
+            (
+                started - received,
+                min(returned, filled) - started,
+                max(filled - returned, 0.0),
+                sent - filled,
+                sent - received,
+            )
             for received, started, returned, filled, sent in recent
         ]
         for phase, seconds in zip(self._phases, zip(*durations, strict=True), strict=False):

@@ -9,7 +9,7 @@ middle that is older than the first one is not noticed; Kafka decodes every reco
 import struct
 from typing import ClassVar, Final, NamedTuple
 
-from broker.common.buffers import Buffer, MutableBuffer
+from broker.common.buffers import Buffer
 from broker.common.errors import (
     CorruptMessageError,
     ErrorCode,
@@ -33,13 +33,12 @@ from broker.records.record_batch import (
     TIMESTAMP_TYPE_MASK,
     RecordBatch,
     TimestampType,
-    set_base_offset_and_epoch,
-    set_crc,
-    set_max_timestamp,
 )
 
 _LENGTH: Final = struct.Struct(">i")
 _MAGIC_POSITION: Final = 16
+_ZSTD: Final = int(CompressionType.ZSTD)
+_CLIENT: Final = AppendOrigin.CLIENT  # Python 3.11 looks members of an enum up slowly
 _LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14  # the smallest message of format 0
 _ZSTD_PRODUCE_VERSION: Final = 7  # KIP-110: older clients could not read what they cause to be stored
 _ERRORS_IN_MESSAGE_MAX: Final = 3
@@ -70,19 +69,18 @@ class TimestampValidationError(RecordValidationError, InvalidTimestampError):
     code: ClassVar[ErrorCode] = ErrorCode.invalid_timestamp
 
 
-def parse_produced_batch(records: Buffer | None, produce_version: int) -> RecordBatch:
+def parse_produced_batch(produced: Buffer, produce_version: int) -> RecordBatch:
     """The one batch that a partition's records in a Produce request must be (ProduceRequest.validateRecords).
 
     Bytes after it that are not a whole batch are left out.
     """
-    produced = b"" if records is None else records
     try:
         batch = RecordBatch.parse(produced)
     except CorruptMessageError as error:
         raise _not_a_produced_batch(produced, produce_version, error) from error
     if batch.size_bytes != len(produced):
         _refuse_second_batch(memoryview(produced)[batch.size_bytes :], produce_version)
-    if produce_version < _ZSTD_PRODUCE_VERSION and batch.attributes & CODEC_MASK == CompressionType.ZSTD:
+    if produce_version < _ZSTD_PRODUCE_VERSION and batch.attributes & CODEC_MASK == _ZSTD:
         raise UnsupportedCompressionTypeError(
             f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
         )
@@ -146,7 +144,7 @@ class LogValidator:
 
     def check_batch(self, batch: RecordBatch, origin: AppendOrigin) -> None:
         """Refuses a batch for its header, size or CRC.  Changes nothing."""
-        is_client = origin is AppendOrigin.CLIENT
+        is_client = origin is _CLIENT
         if is_client and batch.base_offset != 0:
             raise InvalidRecordError(
                 f"The baseOffset of the record batch in the append to {self._topic} should be 0, "
@@ -157,7 +155,7 @@ class LogValidator:
         batch.ensure_valid()
         if is_client and (
             not 0 < batch.record_count == batch.last_offset_delta + 1
-            or batch.attributes & _CONTROL_OR_CODEC_MASK > CompressionType.ZSTD
+            or batch.attributes & _CONTROL_OR_CODEC_MASK > _ZSTD
             or (batch.base_sequence < 0 <= batch.producer_id)
         ):
             self._check_client_batch(batch)
@@ -179,18 +177,14 @@ class LogValidator:
         if batch.attributes & CODEC_MASK > CompressionType.ZSTD:
             raise InvalidRecordError(f"Unknown compression type id: {batch.attributes & CODEC_MASK}")
 
-    def assign(
-        self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int
-    ) -> RecordBatch:
+    def assign(self, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int) -> RecordBatch:
         """Gives a checked batch its offsets, its leader epoch and its timestamp type, after the rules of the topic;
         returns the batch to write.
 
-        `buffer` holds the bytes that `batch` views and no others.  They are changed in place, and `batch` with them,
-        unless the batch must be rebuilt for another codec.  When a rule is broken nothing has changed:
-        RecordValidationError with every bad record, InvalidRecordError for records that cannot be decoded,
+        Its bytes are changed in place, unless it must be rebuilt for another codec.  When a rule is broken nothing has
+        changed: RecordValidationError with every bad record, InvalidRecordError for records that cannot be decoded,
         MessageTooLargeError when the batch grew too large in another codec.
         """
-        assert len(buffer) == batch.size_bytes, (len(buffer), batch.size_bytes)
         if (
             self._takes_batches_as_they_are
             and not batch.attributes & _NOT_AS_IT_IS_FLAGS
@@ -199,15 +193,11 @@ class LogValidator:
             <= batch.max_timestamp
             <= now_ms + self._timestamp_after_max_ms
         ):
-            set_base_offset_and_epoch(buffer, base_offset, leader_epoch)
-            batch.base_offset = base_offset
-            batch.partition_leader_epoch = leader_epoch
+            batch.set_base_offset_and_epoch(base_offset, leader_epoch)
             return batch
-        return self._assign_by_the_rules(buffer, batch, base_offset, leader_epoch, now_ms)
+        return self._assign_by_the_rules(batch, base_offset, leader_epoch, now_ms)
 
-    def _assign_by_the_rules(
-        self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int
-    ) -> RecordBatch:
+    def _assign_by_the_rules(self, batch: RecordBatch, base_offset: int, leader_epoch: int, now_ms: int) -> RecordBatch:
         largest = now_ms if self._is_log_append_time else batch.max_timestamp
         needs_rebuild = False
         if not batch.attributes & CONTROL_FLAG:
@@ -221,19 +211,9 @@ class LogValidator:
                     largest = max((record.timestamp for record in records), default=largest)
                 if needs_rebuild or not _has_consecutive_offsets(batch, records):
                     return self._rebuild(batch, records, base_offset, leader_epoch, now_ms)
-        return self._assign_in_place(buffer, batch, base_offset, leader_epoch, largest)
-
-    def _assign_in_place(
-        self, buffer: MutableBuffer, batch: RecordBatch, base_offset: int, leader_epoch: int, max_timestamp: int
-    ) -> RecordBatch:
-        set_base_offset_and_epoch(buffer, base_offset, leader_epoch)
-        batch.base_offset = base_offset
-        batch.partition_leader_epoch = leader_epoch
-        if max_timestamp != batch.max_timestamp or batch.attributes & TIMESTAMP_TYPE_MASK != self._timestamp_type_bits:
-            set_max_timestamp(buffer, self._timestamp_type, max_timestamp)
-            batch.attributes = batch.attributes & ~TIMESTAMP_TYPE_MASK | self._timestamp_type_bits
-            batch.max_timestamp = max_timestamp
-            batch.crc = set_crc(buffer)
+        batch.set_base_offset_and_epoch(base_offset, leader_epoch)
+        if largest != batch.max_timestamp or batch.attributes & TIMESTAMP_TYPE_MASK != self._timestamp_type_bits:
+            batch.set_max_timestamp(self._timestamp_type, largest)
         return batch
 
     def _rebuild(

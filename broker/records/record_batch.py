@@ -9,7 +9,7 @@ attributes on, so base offset and leader epoch are set in place without touching
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from crc32c import crc32c
 
@@ -32,9 +32,7 @@ __all__ = [
     "batches",
     "decrement_sequence",
     "increment_sequence",
-    "set_base_offset_and_epoch",
     "set_crc",
-    "set_max_timestamp",
     "whole_batches_size",
 ]
 
@@ -158,6 +156,22 @@ class RecordBatch:
         batch.buffer = buffer if size_bytes == len(buffer) else memoryview(buffer)[position : position + size_bytes]
         return batch
 
+    def set_base_offset_and_epoch(self, base_offset: int, leader_epoch: int) -> None:
+        """What a leader stamps on the batch.  In place, so its bytes must be the leader's own; no CRC covers it."""
+        writable: Any = self.buffer
+        _UP_TO_EPOCH.pack_into(writable, 0, base_offset, self.size_bytes - LOG_OVERHEAD, leader_epoch)
+        self.base_offset = base_offset
+        self.partition_leader_epoch = leader_epoch
+
+    def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
+        """Sets the timestamp type, the largest timestamp and the CRC, in place."""
+        writable: Any = self.buffer
+        self.attributes = self.attributes & ~TIMESTAMP_TYPE_MASK | timestamp_type << 3
+        self.max_timestamp = max_timestamp
+        _INT16.pack_into(writable, _CHECKED_FROM, self.attributes)
+        _INT64.pack_into(writable, _MAX_TIMESTAMP_POSITION, max_timestamp)
+        self.crc = set_crc(writable)
+
     @property
     def last_offset(self) -> int:
         return self.base_offset + self.last_offset_delta
@@ -216,7 +230,7 @@ class RecordBatch:
 
     def ensure_valid(self) -> None:
         """CorruptMessageError when the bytes are not those whose CRC the header has."""
-        if self.crc != batch_crc(self.buffer):
+        if self.crc != crc32c(memoryview(self.buffer)[_CHECKED_FROM:], 0, 0):  # `batch_crc`, on the hot path
             raise CorruptMessageError(
                 f"Record is corrupt (stored crc = {self.crc}, computed crc = {batch_crc(self.buffer)})"
             )
@@ -307,15 +321,3 @@ def set_crc(buffer: MutableBuffer) -> int:
     crc = batch_crc(buffer)
     _UINT32.pack_into(buffer, _CRC_POSITION, crc)
     return crc
-
-
-def set_base_offset_and_epoch(buffer: MutableBuffer, base_offset: int, leader_epoch: int) -> None:
-    """What a leader stamps on the batch that `buffer` is.  In place; the CRC does not cover it."""
-    _UP_TO_EPOCH.pack_into(buffer, 0, base_offset, len(buffer) - LOG_OVERHEAD, leader_epoch)
-
-
-def set_max_timestamp(buffer: MutableBuffer, timestamp_type: TimestampType, max_timestamp: int) -> None:
-    """Sets the timestamp type and the largest timestamp in place; `set_crc` must follow."""
-    attributes = _INT16.unpack_from(buffer, _CHECKED_FROM)[0] & ~TIMESTAMP_TYPE_MASK
-    _INT16.pack_into(buffer, _CHECKED_FROM, attributes | timestamp_type << 3)
-    _INT64.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)

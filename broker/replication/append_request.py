@@ -1,6 +1,8 @@
 """One call of append_records: its results, and what is still missing."""
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
 
 from broker.common.errors import ErrorCode, KafkaError
 from broker.common.identifiers import NO_OFFSET, TopicPartition
@@ -11,14 +13,17 @@ from broker.replication.partition import Partition
 from broker.replication.produce_result import ERRORS_WITHOUT_LOG_START_OFFSET, PartitionProduceResult
 from broker.replication.topic_stats import TopicStats
 
+_NO_ERROR: Final = ErrorCode.none  # Python 3.11 looks members of an enum up slowly
+_NOT_DONE: Final = PartitionProduceResult(TopicPartition("", -1))  # in the place of a result that is not known yet
 
-class AppendRequest:
-    """Filled partition by partition as they are written; calls `on_appended(self)` once all are."""
+
+class AppendRequest(ABC):
+    """Filled partition by partition as they are written; `on_complete` is called once all are done."""
 
     __slots__ = (
         "_missing",
         "_on_appended",
-        "on_complete",
+        "allows_internal_topics",
         "origin",
         "partitions",
         "required_acks",
@@ -28,46 +33,54 @@ class AppendRequest:
 
     def __init__(
         self,
-        topic_partitions: Iterable[TopicPartition],
-        *,
         required_acks: int,
         timeout_ms: int,
-        origin: AppendOrigin,
-        on_appended: "Callable[[AppendRequest], None]",
-        on_complete: Callable[[list[PartitionProduceResult]], None] | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        allows_internal_topics: bool = False,
     ) -> None:
         self.required_acks = required_acks
         self.timeout_ms = timeout_ms
         self.origin = origin
-        self.results = list(map(PartitionProduceResult, topic_partitions))
-        self.partitions: list[Partition | None] = [None] * len(self.results)
-        self._missing = len(self.results)
-        self._on_appended = on_appended
-        self.on_complete = on_complete  # whom `on_appended` tells in the end
+        self.allows_internal_topics = allows_internal_topics
 
-    def refuse_one(self, index: int, error: ErrorCode, message: str | None = None) -> None:
-        result = self.results[index]
-        result.error = error
-        result.error_message = message
+    def begin(self, count: int, on_appended: "Callable[[AppendRequest], object]") -> None:
+        """So many batches are on their way; `on_appended(self)` is called when the last is written or refused."""
+        self._missing = count
+        self._on_appended = on_appended
+        self.results = [_NOT_DONE] * count
+        self.partitions: list[Partition | None] = [None] * count  # of the batches that were written
+
+    @abstractmethod
+    def on_complete(self, results: list[PartitionProduceResult]) -> None:
+        """Everything is refused, or written and as safe as `required_acks` demands; results as the batches came."""
+
+    def refuse_one(self, index: int, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        self.results[index] = PartitionProduceResult(topic_partition, error)
         self._one_done()
 
     def complete_one(self, index: int, appended: LogAppendResult, partition: Partition, size_bytes: int) -> None:
         """The log has spoken about batch `index` of `size_bytes`."""
-        result = self.results[index]
         stats = partition.topic_stats
         stats.total_produce_requests += 1
         error = appended.error
         if error is None:
             self.partitions[index] = partition
-            last_offset = appended.last_offset
-            result.base_offset = base_offset = appended.base_offset
-            result.log_append_time = appended.log_append_time
-            result.log_start_offset = appended.log_start_offset
-            result.required_offset = last_offset + 1
+            base_offset, next_offset = appended.base_offset, appended.last_offset + 1
+            self.results[index] = PartitionProduceResult(
+                partition.topic_partition,
+                _NO_ERROR,
+                base_offset,
+                appended.log_append_time,
+                appended.log_start_offset,
+                (),
+                None,
+                next_offset,
+            )
             stats.bytes_in += size_bytes
-            stats.messages_in += last_offset - base_offset + 1
+            stats.messages_in += next_offset - base_offset
         else:
-            _refuse(result, error, partition)
+            self.results[index] = _refused(error, partition)
             _count_refused(stats, error, size_bytes)
         self._one_done()
 
@@ -77,8 +90,9 @@ class AppendRequest:
             self._on_appended(self)
 
 
-def _refuse(result: PartitionProduceResult, error: KafkaError, partition: Partition) -> None:
-    result.error = code = error.code
+def _refused(error: KafkaError, partition: Partition) -> PartitionProduceResult:
+    code = error.code
+    result = PartitionProduceResult(partition.topic_partition, code)
     # The same list decides what Kafka's failedProduceRequestRate leaves out.
     if code not in ERRORS_WITHOUT_LOG_START_OFFSET:
         result.log_start_offset = NO_OFFSET if partition.local_log is None else partition.log.log_start_offset
@@ -86,6 +100,7 @@ def _refuse(result: PartitionProduceResult, error: KafkaError, partition: Partit
     if isinstance(error, RecordValidationError):  # the only error that Kafka explains in words
         result.record_errors = error.record_errors
         result.error_message = error.message
+    return result
 
 
 def _count_refused(stats: TopicStats, error: KafkaError, size_bytes: int) -> None:

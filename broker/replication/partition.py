@@ -9,7 +9,6 @@ from uuid import UUID
 
 import structlog
 
-from broker.common.buffers import MutableBuffer
 from broker.common.errors import (
     ErrorCode,
     FencedLeaderEpochError,
@@ -23,6 +22,7 @@ from broker.log.log_append import LogAppendResult
 from broker.log.unified_log import UnifiedLog
 from broker.metadata.partition_registration import LeaderRecoveryState, PartitionRegistration
 from broker.records.append_origin import AppendOrigin
+from broker.records.record_batch import RecordBatch
 from broker.replication.fetch_params import FetchIsolation, FetchPartition
 from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition_context import FetchWatcher, PartitionContext, PartitionListener
@@ -88,7 +88,7 @@ class Partition:
         self.removing_replicas: tuple[int, ...] = ()
         self._in_sync = InSyncReplicas(self, context)
         self.remote_replicas: dict[int, ReplicaState] = {}  # empty unless we lead
-        self.staged: list[tuple[MutableBuffer, AppendRequest, int]] = []  # by GroupCommit, for one turn
+        self.staged: list[tuple[RecordBatch, AppendRequest, int]] = []  # by GroupCommit, for one turn
         self.delete_records_waiting = 0
         self.waiting_appends = WaitingAppends()
         self._consumer_watches: dict[FetchPartition, FetchWatcher] = {}
@@ -303,7 +303,7 @@ class Partition:
     # Appending, and the high watermark
 
     def append_records_to_leader(
-        self, batches: Sequence[MutableBuffer], origin: AppendOrigin = AppendOrigin.CLIENT
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> list[LogAppendResult]:
         """Append batches in order and advance the high watermark; one result per batch, errors among them.
 

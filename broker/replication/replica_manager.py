@@ -7,7 +7,6 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -37,12 +36,13 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
 from broker.records.append_origin import AppendOrigin
+from broker.records.record_batch import RecordBatch
 from broker.replication.action_queue import ActionQueue
 from broker.replication.alter_partition_manager import AlterPartitionManager
 from broker.replication.append_request import AppendRequest
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult, OnDeleted
 from broker.replication.delayed_fetch import DelayedFetch
-from broker.replication.delayed_produce import DelayedProduce, OnProduced
+from broker.replication.delayed_produce import DelayedProduce
 from broker.replication.fetch_params import (
     FetchParams,
     FetchPartition,
@@ -74,9 +74,6 @@ class LogDescription(NamedTuple):
     topic_partition: TopicPartition
     size_bytes: int
     offset_lag: int
-
-
-_topic_partition: Final = itemgetter(0)  # of an entry to append
 
 
 def monotonic_ms() -> int:
@@ -118,8 +115,8 @@ class ReplicaManager:
         self._disk = disk
         self._config = config
         self._actions = ActionQueue()
-        self._group_commit = GroupCommit(self._actions)
         self._fetchers = fetchers or NoFetchers()
+        self._group_commit = GroupCommit(self._actions, is_fenced)
         self._tasks = BackgroundTasks("replica-manager")
         self._hosted = HostedPartitions(
             local_broker_id=local_broker_id,
@@ -130,7 +127,6 @@ class ReplicaManager:
             fetchers=self._fetchers,
         )
         self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced, answer_budget)
-        self._is_fenced = is_fenced
         self.context = PartitionContext(
             local_broker_id=local_broker_id,
             config=config,
@@ -193,56 +189,48 @@ class ReplicaManager:
 
     # Produce
 
-    def append_records(
-        self,
-        *,
-        timeout_ms: int,
-        required_acks: int,
-        entries: Sequence[tuple[TopicPartition, MutableBuffer]],
-        on_complete: OnProduced,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        allow_internal_topics: bool = False,
-    ) -> None:
-        """Append one batch to each partition and answer as `required_acks` demands, results in the order of entries.
+    def append_records(self, request: AppendRequest, entries: Sequence[tuple[TopicPartition, RecordBatch]]) -> None:
+        """Append one batch to each partition and answer as the request demands, results in the order of entries.
 
-        Batches must be owned by the caller and are patched in place; small ones are written at the end of this turn
-        of the loop, together with all others of their partition, and `on_complete` is called after that.
+        The bytes of the batches must be owned by the caller and are patched in place; small ones are written at the
+        end of this turn of the loop, together with all others of their partition, and `on_complete` is called after
+        that.
         """
         if not entries:
-            on_complete([])
+            request.on_complete([])
             return
-        request = AppendRequest(
-            map(_topic_partition, entries),
-            required_acks=required_acks,
-            timeout_ms=timeout_ms,
-            origin=origin,
-            on_appended=self._on_appended,
-            on_complete=on_complete,
-        )
-        find = self._hosted.get
-        stage = self._group_commit.append
-        is_fenced = origin is AppendOrigin.CLIENT and self._is_fenced()
+        request.begin(len(entries), self._on_appended)
+        find, stage = self._hosted.get, self._group_commit.append
+        are_acks_valid = request.required_acks in VALID_ACKS
         for index, (topic_partition, batch) in enumerate(entries):
-            if required_acks not in VALID_ACKS:
-                request.refuse_one(index, ErrorCode.invalid_required_acks)
-                continue
-            if topic_partition.topic in INTERNAL_TOPICS and not allow_internal_topics:
-                request.refuse_one(index, ErrorCode.invalid_topic_exception)
-                continue
             partition = find(topic_partition)
-            if partition is None or partition.is_offline:
-                self.topic_stats.find(topic_partition.topic).total_produce_requests += 1
-                request.refuse_one(index, self.lookup_error(topic_partition))
-                continue
-            if is_fenced:
-                request.refuse_one(index, ErrorCode.not_leader_or_follower)
-                continue
+            if (
+                partition is None
+                or partition.is_offline
+                or topic_partition.topic in INTERNAL_TOPICS
+                or not are_acks_valid
+            ):
+                refusal = self._append_refusal(request, topic_partition, partition)
+                if refusal or partition is None:
+                    request.refuse_one(index, topic_partition, refusal)
+                    continue
             stage(partition, batch, request, index)
+
+    def _append_refusal(
+        self, request: AppendRequest, topic_partition: TopicPartition, partition: Partition | None
+    ) -> ErrorCode:
+        if request.required_acks not in VALID_ACKS:
+            return ErrorCode.invalid_required_acks
+        if topic_partition.topic in INTERNAL_TOPICS and not request.allows_internal_topics:
+            return ErrorCode.invalid_topic_exception
+        if partition is None or partition.is_offline:
+            self.topic_stats.find(topic_partition.topic).total_produce_requests += 1
+            return self.lookup_error(topic_partition)
+        return ErrorCode.none
 
     def _on_appended(self, request: AppendRequest) -> None:
         """Everything is written or refused: answer, or wait for the high watermarks."""
         results, on_complete = request.results, request.on_complete
-        assert on_complete is not None
         if request.required_acks != ACKS_ALL:
             on_complete(results)
             return
@@ -291,7 +279,7 @@ class ReplicaManager:
                 f"{partition.effective_min_isr}"
             )
         size_bytes = len(batch)
-        result = partition.append_records_to_leader((batch,), origin)[0]
+        result = partition.append_records_to_leader((RecordBatch.parse(batch),), origin)[0]
         if result.error is None:
             stats = partition.topic_stats
             stats.bytes_in += size_bytes

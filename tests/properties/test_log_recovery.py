@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from broker.common.chance import Chance
 from broker.common.errors import StorageFailure
 from broker.records.record_batch import RecordBatch
+from tests.support.builders import parsed
 from tests.unit.log.log_world import LogWorld
 
 SEEDS = int(os.environ.get("WHERRY_SEEDS", "100"))
@@ -129,7 +130,7 @@ class CrashStory:
             producer_epoch=0,
             base_sequence=sequence,
         )
-        (result,) = self.world.log.append_as_leader([batch], self.epoch)
+        (result,) = self.world.log.append_as_leader(parsed(batch), self.epoch)
         if result.error is not None:
             assert isinstance(result.error, StorageFailure), result.error
             self.refused.append(bytes(batch))

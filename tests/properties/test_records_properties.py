@@ -189,7 +189,7 @@ def test_the_validator_agrees_with_a_record_by_record_check(
     batch = RecordBatch.parse(raw)
     validator.check_batch(batch, AppendOrigin.CLIENT)
     try:
-        assigned = validator.assign(raw, batch, 10, 3, NOW)
+        assigned = validator.assign(batch, 10, 3, NOW)
     except RecordValidationError as error:
         assert [record_error.batch_index for record_error in error.record_errors] == bad
         return

@@ -13,7 +13,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.append_origin import AppendOrigin
 from broker.replication.fetch_params import FetchParams, FetchPartition
 from broker.replication.partition_fetch_state import PartitionFetchState
-from tests.support.builders import batch, values_of
+from tests.support.builders import batch, parsed, values_of
 from tests.support.replica_cluster import ReplicaCluster, T
 from tests.support.sim_loop import SimLoop, simulate
 
@@ -456,7 +456,7 @@ def test_a_leader_never_truncates(tmp_path: Path) -> None:
         await cluster.until_caught_up()
         replica = state(cluster, 2).replica
         cluster.elect(2)
-        cluster.partition(2).append_records_to_leader([batch("b")], AppendOrigin.CLIENT)
+        cluster.partition(2).append_records_to_leader(parsed(batch("b")), AppendOrigin.CLIENT)
         assert not replica.is_valid
         with pytest.raises(Exception, match="does not follow in epoch 0"):
             replica.truncate_to(0)

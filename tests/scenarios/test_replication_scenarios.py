@@ -14,7 +14,7 @@ from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPa
 from broker.replication.partition_state import PendingExpandIsr, PendingRecovery, PendingShrinkIsr
 from broker.replication.produce_result import PartitionProduceResult
 from tests.support import datadriven
-from tests.support.builders import ReplicaWorld, batch, settle, values_of
+from tests.support.builders import ReplicaWorld, ToldAppend, batch, settle, values_of
 from tests.support.sim_loop import SimLoop
 
 SCENARIOS = sorted((Path(__file__).parent / "replication").glob("*.txt"))
@@ -150,12 +150,9 @@ class Story:
             (result,) = results
             self.events.append(f"{name}: {result.error.name} base={result.base_offset}")
 
-        self.world.replicas.append_records(
-            timeout_ms=int(a.get("timeout", "30000")),
-            required_acks=-1 if a.get("acks", "all") == "all" else int(a["acks"]),
-            entries=[(T, batch(f"r{self.appended}"))],
-            on_complete=on_complete,
-        )
+        acks = -1 if a.get("acks", "all") == "all" else int(a["acks"])
+        request = ToldAppend(on_complete, acks, int(a.get("timeout", "30000")))
+        self.world.replicas.append_records(request, request.parsed([(T, batch(f"r{self.appended}"))]))
         self.appended += 1
 
     async def fetch(self, a: dict[str, str]) -> None:

@@ -26,6 +26,7 @@ from broker.records.append_origin import AppendOrigin
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import RecordBatch, batches
 from broker.replication.alter_partition_manager import AlterPartitionAnswer, LeaderAndIsr, ProposedIsr
+from broker.replication.append_request import AppendRequest
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_session_cache import FetchSessionCache
@@ -47,6 +48,28 @@ from broker.schemas.cluster_metadata import (
 LOCAL_BROKER_ID = 1
 NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
+
+
+def parsed(*buffers: bytearray) -> list[RecordBatch]:
+    """Batches as the log takes them: they are patched in these buffers."""
+    return [RecordBatch.parse(buffer) for buffer in buffers]
+
+
+class ToldAppend(AppendRequest):
+    """An append that tells whomever it is made with."""
+
+    def __init__(
+        self, tell: Callable[[list[PartitionProduceResult]], object], acks: int, timeout_ms: int = 1000, **keywords: Any
+    ) -> None:
+        super().__init__(acks, timeout_ms, **keywords)
+        self._tell = tell
+
+    def on_complete(self, results: list[PartitionProduceResult]) -> None:
+        self._tell(results)
+
+    @staticmethod
+    def parsed(entries: Sequence[tuple[TopicPartition, bytearray]]) -> list[tuple[TopicPartition, RecordBatch]]:
+        return [(topic_partition, RecordBatch.parse(each)) for topic_partition, each in entries]
 
 
 class SettableClock:
@@ -321,7 +344,7 @@ class ReplicaWorld:
 
     def append(self, *batches_: bytearray, topic: str = "t", partition: int = 0) -> None:
         """Append to a leader at once, as a producer with acks=1 does."""
-        results = self.partition(topic, partition).append_records_to_leader(batches_, AppendOrigin.CLIENT)
+        results = self.partition(topic, partition).append_records_to_leader(parsed(*batches_), AppendOrigin.CLIENT)
         assert all(result.error is None for result in results), results
 
     # Requests
@@ -336,13 +359,8 @@ class ReplicaWorld:
     ) -> list[PartitionProduceResult]:
         """Append and wait for the answer."""
         answered: asyncio.Future[list[PartitionProduceResult]] = asyncio.get_running_loop().create_future()
-        self.replicas.append_records(
-            timeout_ms=timeout_ms,
-            required_acks=acks,
-            entries=entries,
-            on_complete=answered.set_result,
-            **keywords,
-        )
+        request = ToldAppend(answered.set_result, acks, timeout_ms, **keywords)
+        self.replicas.append_records(request, request.parsed(entries))
         return await answered
 
     def start_fetch(self, params: FetchParams, partitions: Any) -> "asyncio.Future[Sequence[FetchPartitionResult]]":

@@ -8,7 +8,7 @@ from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.config.topic_config import TopicConfig
 from broker.coordinator.partition_writer import HighWatermarkListener, LossListener
 from broker.records.record import Record
-from broker.records.record_batch import RecordBatch, batches, set_base_offset_and_epoch
+from broker.records.record_batch import RecordBatch, batches
 
 
 class MemoryLog:
@@ -32,7 +32,7 @@ class MemoryLog:
     def append(self, batch: bytearray) -> int:
         if self.append_error is not None:
             raise self.append_error
-        set_base_offset_and_epoch(batch, self.log_end_offset, 1)
+        RecordBatch.parse(batch).set_base_offset_and_epoch(self.log_end_offset, 1)
         self.batches.append(bytes(batch))
         if self.commits_at_once:
             self.commit()

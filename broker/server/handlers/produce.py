@@ -3,20 +3,18 @@
 import functools
 import itertools
 from collections.abc import Sequence
-from operator import attrgetter
-from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from broker.common.buffers import MutableBuffer
 from broker.common.errors import ErrorCode, KafkaError
 from broker.common.identifiers import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.frames import Frame
-from broker.protocol.produce_codec import NULL_RECORDS, NodeEndpoint, ProduceRequest, decode, encode_response
+from broker.protocol.produce_codec import NodeEndpoint, ProduceRequest, decode, encode_response
 from broker.records.log_validator import parse_produced_batch
-from broker.records.record_batch import RecordBatch
+from broker.records.record_batch import TRANSACTIONAL_FLAG, RecordBatch
+from broker.replication.append_request import AppendRequest
 from broker.replication.fetch_params import LeaderHint
 from broker.replication.produce_result import PartitionProduceResult
 from broker.replication.replica_manager import ReplicaManager
@@ -26,21 +24,9 @@ from broker.server.partition_errors import count_errors
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 
-FIRST_VERSION_WITH_ZSTD: Final = 7
 FIRST_VERSION_WITH_LEADER_HINTS: Final = 10  # KIP-951
 INTERNAL_CLIENT_ID: Final = b"__admin_client"  # AdminUtils.ADMIN_CLIENT_ID: may write internal topics
 ACKS_NONE: Final = 0
-
-_LENGTH_TO_ATTRIBUTES: Final = Struct(">iibIh")  # of a batch, from its length on
-_LENGTH_POSITION: Final = 8
-_BATCH_OVERHEAD: Final = 12  # base offset and length
-_BATCH_SIZE_MIN: Final = 61
-_MAGIC: Final = 2
-_CODEC_MASK: Final = 0x07
-_ZSTD: Final = 4
-_TRANSACTIONAL: Final = 0x10
-
-_error_of: Final = attrgetter("error")
 
 PARTITIONS_CACHED: Final = 16_384
 
@@ -68,23 +54,16 @@ def produce(
       verification (KIP-890) ends with.
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
-    call = _ProduceCall(frame, context, slot, replicas, cache, request.acks)
+    call = _ProduceCall(request, frame, context, slot, replicas, cache)
     entries = call.take_batches(frame, request)
     if entries is not None:
-        replicas.append_records(
-            timeout_ms=request.timeout_ms,
-            required_acks=request.acks,
-            entries=entries,
-            on_complete=call.on_complete,
-            allow_internal_topics=call.is_from_admin_client,
-        )
+        replicas.append_records(call, entries)
 
 
-class _ProduceCall:
+class _ProduceCall(AppendRequest):
     """One request between its append and its answer."""
 
     __slots__ = (
-        "_acks",
         "_cache",
         "_context",
         "_correlation_id",
@@ -93,34 +72,30 @@ class _ProduceCall:
         "_slot",
         "_topics",
         "_version",
-        "is_from_admin_client",
     )
 
     def __init__(
         self,
+        request: ProduceRequest,
         frame: Frame,
         context: RequestContext,
         slot: ResponseSlot,
         replicas: ReplicaManager,
         cache: MetadataCache,
-        acks: int,
     ) -> None:
+        super().__init__(request.acks, request.timeout_ms)
         self._version = frame.version
         self._correlation_id = frame.correlation_id
         self._context = context
         self._slot = slot
         self._replicas = replicas
         self._cache = cache
-        self._acks = acks
         self._topics: list[tuple[str | UUID, int]] = []  # as the client names them, and the number of partitions
         self._refused: list[tuple[int, PartitionProduceResult]] = []  # by position among all partitions, ascending
-        self.is_from_admin_client = False  # looked at only where it matters
 
-    def take_batches(self, frame: Frame, request: ProduceRequest) -> list[tuple[TopicPartition, MutableBuffer]] | None:
+    def take_batches(self, frame: Frame, request: ProduceRequest) -> list[tuple[TopicPartition, RecordBatch]] | None:
         """The batches to append, out of the frame; None when the whole request is refused, and answered."""
-        entries: list[tuple[TopicPartition, MutableBuffer]] = []
-        buffer, version = frame.buffer, frame.version
-        has_transactional_id = request.transactional_id is not None
+        entries: list[tuple[TopicPartition, RecordBatch]] = []
         for name, topic_id, partitions in request.topics:
             if name is None:
                 assert topic_id is not None
@@ -133,42 +108,33 @@ class _ProduceCall:
             else:
                 self._topics.append((name, len(partitions)))
             if name in INTERNAL_TOPICS:
-                self.is_from_admin_client = frame.client_id_bytes == INTERNAL_CLIENT_ID
+                self.allows_internal_topics = frame.client_id_bytes == INTERNAL_CLIENT_ID
             for index, start, end in partitions:
                 topic_partition = topic_partition_of(name, index)
-                attributes = _attributes_of_batch(buffer, start, end, version)
-                if attributes is None:
-                    checked = self._check(frame, topic_partition, start, end)
-                    if isinstance(checked, PartitionProduceResult):
-                        self._refuse(entries, checked)
-                        continue
-                    end, attributes = start + checked.size_bytes, checked.attributes
-                if attributes & _TRANSACTIONAL:
-                    if not has_transactional_id:
+                records = frame.buffer[start:end]  # empty for null
+                try:
+                    batch = parse_produced_batch(records if frame.is_owned else bytearray(records), frame.version)
+                except KafkaError as error:
+                    self._refuse(entries, self._not_a_batch(topic_partition, error))
+                    continue
+                if batch.attributes & TRANSACTIONAL_FLAG:
+                    if request.transactional_id is None:
                         self._refuse_all(request, ErrorCode.transactional_id_authorization_failed)
                         return None
                     self._refuse(entries, self._unverified(topic_partition))
                     continue
-                batch = buffer[start:end]
-                entries.append((topic_partition, batch if frame.is_owned else bytearray(batch)))
+                entries.append((topic_partition, batch))
         return entries
 
-    def _check(
-        self, frame: Frame, topic_partition: TopicPartition, start: int, end: int
-    ) -> RecordBatch | PartitionProduceResult:
-        """What is not plainly one batch: the batch that is there after all, or why it is refused."""
+    def _not_a_batch(self, topic_partition: TopicPartition, error: KafkaError) -> PartitionProduceResult:
         if self._replicas.lookup_error(topic_partition) is ErrorCode.unknown_topic_or_partition:
-            return _refused(topic_partition.topic, topic_partition.partition, ErrorCode.unknown_topic_or_partition)
-        try:
-            records = None if start == NULL_RECORDS else frame.buffer[start:end]
-            return parse_produced_batch(records, frame.version)
-        except KafkaError as error:
-            return _refused(topic_partition.topic, topic_partition.partition, error.code, error.message)
+            return PartitionProduceResult(topic_partition, ErrorCode.unknown_topic_or_partition)
+        return PartitionProduceResult(topic_partition, error.code, error_message=error.message)
 
     def _unverified(self, topic_partition: TopicPartition) -> PartitionProduceResult:
         """No coordinator knows the transaction (KIP-890): begun here, it would hold the last stable offset for ever."""
         error = self._replicas.lookup_error(topic_partition) or ErrorCode.invalid_producer_id_mapping
-        return _refused(topic_partition.topic, topic_partition.partition, error)
+        return PartitionProduceResult(topic_partition, error)
 
     def _refuse(self, entries: Sequence[object], refused: PartitionProduceResult) -> None:
         self._refused.append((len(entries) + len(self._refused), refused))
@@ -188,11 +154,13 @@ class _ProduceCall:
         for position, refused in self._refused:
             results.insert(position, refused)
         endpoints: Sequence[NodeEndpoint] = ()
-        if any(map(_error_of, results)):
-            endpoints = self._note_errors(results)
+        for result in results:
+            if result.error:
+                endpoints = self._note_errors(results)
+                break
         charge = self._slot.charge
-        throttle_ms = 0 if charge is None else charge.for_produce(has_answer=self._acks != ACKS_NONE)
-        if self._acks == ACKS_NONE:
+        throttle_ms = 0 if charge is None else charge.for_produce(has_answer=self.required_acks != ACKS_NONE)
+        if self.required_acks == ACKS_NONE:
             self._end_without_answer(results)
             return
         self._slot.send(
@@ -203,7 +171,7 @@ class _ProduceCall:
         """Count them, and say who leads instead to clients that can read it."""
         errors = [result for result in results if result.error]
         count_errors(self._slot, (result.error for result in errors))
-        if self._version < FIRST_VERSION_WITH_LEADER_HINTS or self._acks == ACKS_NONE:
+        if self._version < FIRST_VERSION_WITH_LEADER_HINTS or self.required_acks == ACKS_NONE:
             return ()
         return self._add_leader_hints(errors)
 
@@ -231,18 +199,5 @@ class _ProduceCall:
         return leader_endpoints(hints, self._cache, self._context.listener_name) if hints else ()
 
 
-def _attributes_of_batch(buffer: memoryview, start: int, end: int, version: int) -> int | None:
-    """The attributes when the bytes are plainly one batch this version may send, by its length and its magic."""
-    if end - start < _BATCH_SIZE_MIN:
-        return None
-    attributes: int
-    length, _, magic, _, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(buffer, start + _LENGTH_POSITION)
-    if length + _BATCH_OVERHEAD != end - start or magic != _MAGIC:
-        return None
-    if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
-        return None
-    return attributes
-
-
-def _refused(topic: str, partition: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResult:
-    return PartitionProduceResult(TopicPartition(topic, partition), error, error_message=message)
+def _refused(topic: str, partition: int, error: ErrorCode) -> PartitionProduceResult:
+    return PartitionProduceResult(TopicPartition(topic, partition), error)

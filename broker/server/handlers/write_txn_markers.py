@@ -9,6 +9,8 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.requests import Request
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
+from broker.records.record_batch import RecordBatch
+from broker.replication.append_request import AppendRequest
 from broker.replication.produce_result import PartitionProduceResult
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.api_registry import handles
@@ -39,35 +41,37 @@ async def write_txn_markers(request: Request, context: RequestContext, replicas:
 
 
 def _append(marker: Any, replicas: ReplicaManager) -> "asyncio.Future[list[PartitionProduceResult]]":
-    answered: asyncio.Future[list[PartitionProduceResult]] = asyncio.get_running_loop().create_future()
-
-    def on_complete(results: list[PartitionProduceResult]) -> None:
-        if not answered.done():  # the connection may have gone
-            answered.set_result(results)
-
+    request = _MarkersAppend()
     kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
     entries = [
         (
             TopicPartition(topic.name, partition),
-            end_transaction_marker_batch(
-                EndTransactionMarker(kind, marker.coordinator_epoch),
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                timestamp=replicas.clock.now_ms(),
+            RecordBatch.parse(
+                end_transaction_marker_batch(
+                    EndTransactionMarker(kind, marker.coordinator_epoch),
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    timestamp=replicas.clock.now_ms(),
+                )
             ),
         )
         for topic in marker.topics
         for partition in topic.partition_indexes
     ]
-    replicas.append_records(
-        timeout_ms=TIMEOUT_MS,
-        required_acks=ACKS_ALL,
-        entries=entries,
-        on_complete=on_complete,
-        origin=AppendOrigin.COORDINATOR,
-        allow_internal_topics=True,
-    )
-    return answered
+    replicas.append_records(request, entries)
+    return request.answered
+
+
+class _MarkersAppend(AppendRequest):
+    """One marker for the partitions of one transaction."""
+
+    def __init__(self) -> None:
+        super().__init__(ACKS_ALL, TIMEOUT_MS, AppendOrigin.COORDINATOR, allows_internal_topics=True)
+        self.answered: asyncio.Future[list[PartitionProduceResult]] = asyncio.get_running_loop().create_future()
+
+    def on_complete(self, results: list[PartitionProduceResult]) -> None:
+        if not self.answered.done():  # the connection may have gone
+            self.answered.set_result(results)
 
 
 def _topics(schema: Any, results: list[PartitionProduceResult]) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ from broker.metrics.registry import MetricsRegistry
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import RecordBatch, batches
 from tests.support.broker_process import BrokerProcess
+from tests.support.builders import parsed
 from tests.support.kafka_peer import KafkaPeer
 from tests.unit.log.log_world import SettableClock, broker_config
 
@@ -145,7 +146,7 @@ async def test_producers_go_on(manager: LogManager, facts: Facts) -> None:
             assert bytes(last_batches[producer_id].buffer) == base64.b64decode(part["last_batches"][str(producer_id)])
             again = bytearray(last_batches[producer_id].buffer)
             again[0:8] = bytes(8)
-            (duplicate,) = log.append_as_leader([again], LEADER_EPOCH)
+            (duplicate,) = log.append_as_leader(parsed(again), LEADER_EPOCH)
             assert duplicate.is_duplicate
             assert duplicate.base_offset == last_batches[producer_id].base_offset
             codes = [append(log, producer_id, epoch, last_sequence + more) for more in (2, 1)]
@@ -169,7 +170,7 @@ def newest_batches(log: UnifiedLog) -> dict[int, RecordBatch]:
 
 def append(log: UnifiedLog, producer_id: int, epoch: int, sequence: int) -> ErrorCode:
     batch = records_batch((1, b"key", b"value"), producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    (result,) = log.append_as_leader([batch], LEADER_EPOCH)
+    (result,) = log.append_as_leader(parsed(batch), LEADER_EPOCH)
     return ErrorCode.none if result.error is None else result.error.code
 
 

@@ -7,6 +7,7 @@ import pytest
 from broker.common.file_system import OsFileSystem
 from broker.records.compression import CompressionType
 from tests.support import java_tools
+from tests.support.builders import parsed
 from tests.unit.log.log_world import NOW_MS, LogWorld
 
 pytestmark = pytest.mark.java
@@ -20,7 +21,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> LogWorld:
         world.append(20, size=50, compression=codec, epoch=3, timestamp=NOW_MS + number)
     for number in range(200):
         world.log.append_as_leader(
-            [world.batch(1 + each, size=40, timestamp=NOW_MS + 10 + number) for each in range(4)], 4
+            parsed(*(world.batch(1 + each, size=40, timestamp=NOW_MS + 10 + number) for each in range(4))), 4
         )
     for sequence, producer_id, commit in ((0, 7, False), (0, 8, True), (1, 7, False)):
         world.append(producer_id=producer_id, producer_epoch=1, base_sequence=sequence, is_transactional=True, epoch=5)

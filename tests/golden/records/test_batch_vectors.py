@@ -7,7 +7,7 @@ import pytest
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.records.memory_records_builder import MemoryRecordsBuilder, empty_batch
 from broker.records.record import Header, Record
-from broker.records.record_batch import CompressionType, RecordBatch, TimestampType, batches, set_base_offset_and_epoch
+from broker.records.record_batch import CompressionType, RecordBatch, TimestampType, batches
 from tests.golden.vectors import lines_of
 
 VECTORS = {name: bytes.fromhex(text) for name, text in lines_of(Path(__file__).with_name("vectors.txt"))}
@@ -141,7 +141,7 @@ def test_a_segment_is_walked_batch_by_batch() -> None:
 
 def test_offset_and_epoch_are_patched_without_a_new_crc() -> None:
     raw = bytearray(VECTORS["B1"])
-    set_base_offset_and_epoch(raw, 2**40, 12)
+    RecordBatch.parse(raw).set_base_offset_and_epoch(2**40, 12)
     batch = RecordBatch.parse(raw)
     batch.ensure_valid()
     assert (batch.base_offset, batch.partition_leader_epoch) == (2**40, 12)

@@ -19,6 +19,7 @@ from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import RecordBatch, batches
+from tests.support.builders import parsed
 from tests.support.sim_disk import SimFileSystem
 
 NOW_MS = 1_700_000_000_000
@@ -146,7 +147,7 @@ class LogWorld:
     ) -> int:
         """Append one batch of `count` records as the leader; returns its base offset.  Raises what it answers."""
         batch = self.batch(count, size=size, timestamp=timestamp, **keywords)
-        (result,) = self.log.append_as_leader([batch], epoch)
+        (result,) = self.log.append_as_leader(parsed(batch), epoch)
         if result.error is not None:
             raise result.error
         if replicated:
@@ -176,7 +177,7 @@ class LogWorld:
             producer_epoch=producer_epoch,
             timestamp=self.clock.ms,
         )
-        (result,) = self.log.append_as_leader([batch], epoch, origin=AppendOrigin.COORDINATOR)
+        (result,) = self.log.append_as_leader(parsed(batch), epoch, origin=AppendOrigin.COORDINATOR)
         if result.error is not None:
             raise result.error
         if replicated:

@@ -7,6 +7,7 @@ from broker.log.log_environment import LogEnvironment
 from broker.log.log_loader import load_log
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
+from tests.support.builders import parsed
 from tests.support.sim_disk import SimFileSystem
 from tests.unit.log.log_world import TP, LogWorld, SettableClock, topic_config
 
@@ -19,7 +20,7 @@ def test_a_tool_needs_no_housekeeping() -> None:
     log = load_log(environment, directory, TP, topic_config(segment_bytes=200)).log
     world = LogWorld()
     for _ in range(4):
-        log.append_as_leader([world.batch()], 0)
+        log.append_as_leader(parsed(world.batch()), 0)
     log.truncate_to(1)
     assert log.log_end_offset == 1
     assert environment.producer_id_expiration_ms == 86_400_000

@@ -20,6 +20,7 @@ from broker.log.unified_log import UnifiedLog
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.records.memory_records_builder import records_batch
+from tests.support.builders import parsed
 from tests.support.sim_disk import SimFileSystem
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.log.log_world import LOG_DIRECTORY, NOW_MS, SettableClock, broker_config, topic_config
@@ -61,7 +62,7 @@ class Node:
 
 def append(log: UnifiedLog, count: int = 1, *, epoch: int = 0) -> None:
     for _ in range(count):
-        (result,) = log.append_as_leader([records_batch((NOW_MS, b"k", b"v" * 10))], epoch)
+        (result,) = log.append_as_leader(parsed(records_batch((NOW_MS, b"k", b"v" * 10))), epoch)
         assert result.error is None
     log.update_high_watermark(log.log_end_offset)
 
@@ -339,7 +340,9 @@ async def test_producers_are_forgotten_after_the_time_of_the_settings() -> None:
     node = Node(producer_id_expiration_ms=5000)
     manager = await node.start()
     log = manager.get_or_create(TP, TOPIC_ID)
-    log.append_as_leader([records_batch((NOW_MS, b"k", b"v"), producer_id=7, producer_epoch=0, base_sequence=0)], 0)
+    log.append_as_leader(
+        parsed(records_batch((NOW_MS, b"k", b"v"), producer_id=7, producer_epoch=0, base_sequence=0)), 0
+    )
     log.remove_expired_producers(NOW_MS + 4999)
     assert log.producer_count == 1
     node.holder.update(broker_config(producer_id_expiration_ms=1000))

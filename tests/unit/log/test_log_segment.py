@@ -32,7 +32,7 @@ class World:
     def add(self, offset: int, *, count: int = 1, size: int = 10, timestamp: int = 1000) -> int:
         batch = records_batch(*[(timestamp, b"k", b"v" * size)] * count, base_offset=offset)
         self.segment.write([batch])
-        self.segment.accept(offset, offset + count - 1, timestamp, len(batch))
+        self.segment.accept([RecordBatch.parse(batch)])
         return len(batch)
 
     def entries(self) -> list[tuple[int, int]]:
@@ -199,7 +199,7 @@ def test_13_timestamps_are_found_within_a_batch() -> None:
     world = World(interval=0)
     first = records_batch((1000, b"k", b"a"), (1010, b"k", b"b"), (1005, b"k", b"c"), base_offset=0)
     world.segment.write([first])
-    world.segment.accept(0, 2, 1010, len(first))
+    world.segment.accept([RecordBatch.parse(first)])
     world.add(3, timestamp=2000)
     find = world.segment.find_offset_by_timestamp
     assert find(999, 0) == (1000, 0, -1)

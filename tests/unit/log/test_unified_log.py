@@ -8,6 +8,7 @@ from broker.log.transaction_index import AbortedTransaction
 from broker.log.unified_log import UnifiedLog
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import batches
+from tests.support.builders import parsed
 from tests.unit.log.log_world import NOW_MS, LogWorld, topic_config
 
 
@@ -342,7 +343,7 @@ def test_the_level_of_a_codec_is_the_topics(codec: str, quick: int, thorough: in
     sizes = []
     for level in (quick, thorough):
         world = LogWorld(compression_type=codec, **{f"compression_{codec}_level": level})
-        (result,) = world.log.append_as_leader([records_batch((NOW_MS, b"k", text))], 0)
+        (result,) = world.log.append_as_leader(parsed(records_batch((NOW_MS, b"k", text))), 0)
         assert result.error is None
         sizes.append(world.log.size_bytes)
     assert sizes[0] > sizes[1]
@@ -351,14 +352,15 @@ def test_the_level_of_a_codec_is_the_topics(codec: str, quick: int, thorough: in
 def test_segments_of_compacted_topics_are_closed_by_their_compaction_lag() -> None:
     world = LogWorld(cleanup_policy="compact", max_compaction_lag_ms=1000)
     for age_ms in (0, 1000, 1001):
-        world.log.append_as_leader([records_batch((NOW_MS + age_ms, b"k", b"v"))], 0)
+        world.log.append_as_leader(parsed(records_batch((NOW_MS + age_ms, b"k", b"v"))), 0)
     assert world.log.segments.base_offsets == [0, 2]
 
 
 def test_a_timestamp_may_be_as_far_ahead_as_the_topic_says() -> None:
     world = LogWorld(message_timestamp_after_max_ms=1000)
     results = [
-        world.log.append_as_leader([records_batch((NOW_MS + ahead_ms, b"k", b"v"))], 0)[0] for ahead_ms in (1000, 1001)
+        world.log.append_as_leader(parsed(records_batch((NOW_MS + ahead_ms, b"k", b"v"))), 0)[0]
+        for ahead_ms in (1000, 1001)
     ]
     assert [result.error and result.error.code for result in results] == [None, ErrorCode.invalid_timestamp]
 

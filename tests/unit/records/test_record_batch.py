@@ -11,8 +11,6 @@ from broker.records.record_batch import (
     RecordBatch,
     TimestampType,
     batches,
-    set_crc,
-    set_max_timestamp,
     whole_batches_size,
 )
 
@@ -126,9 +124,7 @@ def test_a_record_count_that_is_not_true_is_refused() -> None:
 
 def test_the_timestamp_type_is_set_in_place() -> None:
     raw = bytearray(B)
-    set_max_timestamp(raw, TimestampType.LOG_APPEND_TIME, 5555)
-    assert not RecordBatch.parse(raw).is_crc_valid()
-    set_crc(raw)
+    RecordBatch.parse(raw).set_max_timestamp(TimestampType.LOG_APPEND_TIME, 5555)
     batch = RecordBatch.parse(raw)
     batch.ensure_valid()
     assert (batch.timestamp_type, batch.max_timestamp, batch.base_timestamp) == (
@@ -137,8 +133,7 @@ def test_the_timestamp_type_is_set_in_place() -> None:
         1001,
     )
     assert [record.timestamp for record in batch.records()] == [5555, 5555]
-    set_max_timestamp(raw, TimestampType.CREATE_TIME, 1002)
-    set_crc(raw)
+    batch.set_max_timestamp(TimestampType.CREATE_TIME, 1002)
     assert bytes(raw) == B
 
 

@@ -3,10 +3,9 @@ from pathlib import Path
 from broker.common.errors import CorruptMessageError, ErrorCode, OutOfOrderSequenceNumberError
 from broker.common.identifiers import TopicPartition
 from broker.log.log_append import LogAppendResult
-from broker.records.append_origin import AppendOrigin
 from broker.records.log_validator import RecordError, RecordValidationError
 from broker.replication.append_request import AppendRequest
-from tests.support.builders import ReplicaWorld, batch
+from tests.support.builders import ReplicaWorld, ToldAppend, batch
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -23,24 +22,25 @@ def refused(error: Exception) -> LogAppendResult:
     return result
 
 
-def request_of(done: list[AppendRequest], *partitions: TopicPartition) -> AppendRequest:
-    return AppendRequest(
-        partitions, required_acks=1, timeout_ms=1000, origin=AppendOrigin.CLIENT, on_appended=done.append
-    )
+def request_of(done: list[AppendRequest], count: int = 1) -> AppendRequest:
+    request = ToldAppend(lambda results: None, acks=1)
+    request.begin(count, done.append)
+    return request
 
 
 def test_it_tells_once_all_partitions_have_spoken(tmp_path: Path) -> None:
     world = ReplicaWorld(tmp_path)
     world.create_topic(partitions=2)
     done: list[AppendRequest] = []
-    request = request_of(done, T0, T1)
+    request = request_of(done, count=2)
     request.complete_one(1, appended(5, 7), world.partition("t", 1), 300)
     assert done == []
-    request.refuse_one(0, ErrorCode.invalid_required_acks, "no")
+    request.refuse_one(0, T0, ErrorCode.invalid_required_acks)
     assert done == [request]
     first, second = request.results
-    assert (first.error, first.base_offset, first.error_message) == (ErrorCode.invalid_required_acks, -1, "no")
-    assert (second.error, second.base_offset, second.required_offset) == (ErrorCode.none, 5, 8)
+    assert (first.topic_partition, first.error, first.base_offset) == (T0, ErrorCode.invalid_required_acks, -1)
+    assert (second.topic_partition, second.error, second.base_offset) == (T1, ErrorCode.none, 5)
+    assert (second.required_offset, second.log_start_offset) == (8, 0)
     stats = world.partition().topic_stats
     assert (stats.bytes_in, stats.messages_in, stats.total_produce_requests) == (300, 3, 1)
 
@@ -56,7 +56,7 @@ def test_only_errors_of_records_are_explained(tmp_path: Path) -> None:
         (CorruptMessageError("crc"), ErrorCode.corrupt_message, -1, None, ()),
         (OutOfOrderSequenceNumberError("gap"), ErrorCode.out_of_order_sequence_number, 1, None, ()),
     ):
-        request = request_of([], T0)
+        request = request_of([])
         request.complete_one(0, refused(error), world.partition(), 100)
         (result,) = request.results
         assert (result.error, result.log_start_offset, result.error_message, result.record_errors) == (

@@ -15,7 +15,7 @@ from broker.records.control_record import ControlRecordType, EndTransactionMarke
 from broker.replication.fetch_params import EpochEndOffset, FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.partition import Partition
-from tests.support.builders import ReplicaWorld, batch, first_batch, topic_uuid, values_of
+from tests.support.builders import ReplicaWorld, batch, first_batch, parsed, topic_uuid, values_of
 from tests.support.sim_loop import SimLoop, simulate
 
 CONSUMER = FetchParams(version=12)
@@ -139,11 +139,11 @@ def test_read_committed_ends_at_the_last_stable_offset_and_lists_aborted_transac
     (result,) = read(world, [asked()], committed)
     assert (result.records, result.aborted_transactions, result.last_stable_offset) == (b"", (), 0)
     partition = world.partition()
-    partition.append_records_to_leader([end(7, ControlRecordType.ABORT)], AppendOrigin.COORDINATOR)
+    partition.append_records_to_leader(parsed(end(7, ControlRecordType.ABORT)), AppendOrigin.COORDINATOR)
     (result,) = read(world, [asked()], committed)
     assert (values_of(result.records), result.last_stable_offset) == ([b"a"], 1)
     assert [(each.producer_id, each.first_offset) for each in result.aborted_transactions or ()] == [(7, 0)]
-    partition.append_records_to_leader([end(8, ControlRecordType.COMMIT)], AppendOrigin.COORDINATOR)
+    partition.append_records_to_leader(parsed(end(8, ControlRecordType.COMMIT)), AppendOrigin.COORDINATOR)
     (result,) = read(world, [asked()], committed)
     assert (values_of(result.records), result.last_stable_offset, result.high_watermark) == ([b"a", b"b"], 4, 4)
     (plain,) = read(world, [asked()])

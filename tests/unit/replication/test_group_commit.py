@@ -4,16 +4,14 @@ from typing import Any
 import pytest
 
 from broker.common.errors import ErrorCode
-from broker.common.identifiers import TopicPartition
 from broker.log.unified_log import UnifiedLog
 from broker.records.append_origin import AppendOrigin
+from broker.records.record_batch import RecordBatch
 from broker.replication.action_queue import ActionQueue
 from broker.replication.append_request import AppendRequest
 from broker.replication.group_commit import STAGED_BATCH_BYTES_MAX, GroupCommit
-from tests.support.builders import ReplicaWorld, batch, settle
+from tests.support.builders import ReplicaWorld, ToldAppend, batch, settle
 from tests.support.sim_loop import SimLoop, simulate
-
-T = TopicPartition("t", 0)
 
 
 class Turn:
@@ -24,12 +22,14 @@ class Turn:
         self.world.create_topic(**topic)  # type: ignore[arg-type]
         self.partition = self.world.partition()
         self.actions = ActionQueue()
-        self.group_commit = GroupCommit(self.actions)
+        self.is_fenced = False
+        self.group_commit = GroupCommit(self.actions, lambda: self.is_fenced)
         self.done: list[AppendRequest] = []
 
     def append(self, data: bytearray, acks: int = 1, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendRequest:
-        request = AppendRequest([T], required_acks=acks, timeout_ms=0, origin=origin, on_appended=self.done.append)
-        self.group_commit.append(self.partition, data, request, 0)
+        request = ToldAppend(lambda results: None, acks, origin=origin)
+        request.begin(1, self.done.append)
+        self.group_commit.append(self.partition, RecordBatch.parse(data), request, 0)
         return request
 
     @property
@@ -93,6 +93,19 @@ def test_leadership_is_looked_at_when_the_batch_is_written(tmp_path: Path) -> No
         await settle()
         assert turn.done[-1].results[0].error is ErrorCode.kafka_storage_error
         assert turn.end_offset == 0
+
+    simulate(story)
+
+
+def test_fencing_is_looked_at_when_a_client_s_batch_is_written(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        turn = Turn(tmp_path)
+        turn.append(batch("a"))
+        turn.is_fenced = True
+        turn.append(batch("b", base_offset=0), origin=AppendOrigin.COORDINATOR)
+        await settle()
+        assert [each.results[0].error for each in turn.done] == [ErrorCode.not_leader_or_follower, ErrorCode.none]
+        assert turn.end_offset == 1
 
     simulate(story)
 

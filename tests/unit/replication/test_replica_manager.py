@@ -14,7 +14,7 @@ from broker.common.errors import (
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.replication.fetch_params import FetchParams, FetchPartition
 from broker.replication.replica_manager import monotonic_ms
-from tests.support.builders import ReplicaWorld, batch, settle, values_of
+from tests.support.builders import ReplicaWorld, ToldAppend, batch, settle, values_of
 from tests.support.sim_loop import SimLoop, simulate
 
 T = TopicPartition("t", 0)
@@ -113,7 +113,7 @@ def test_internal_topics_are_for_those_who_may(world: ReplicaWorld) -> None:
     async def story(loop: SimLoop) -> None:
         internal = world.create_topic(CONSUMER_OFFSETS_TOPIC)
         (refused,) = await world.produce([(internal, batch("a"))])
-        (taken,) = await world.produce([(internal, batch("a"))], allow_internal_topics=True)
+        (taken,) = await world.produce([(internal, batch("a"))], allows_internal_topics=True)
         assert (refused.error, taken.error) == (ErrorCode.invalid_topic_exception, ErrorCode.none)
 
     simulate(story)
@@ -141,12 +141,8 @@ def test_pipelined_requests_complete_in_the_order_of_their_offsets(world: Replic
         world.create_topic("t", replicas=(1, 2))
         completed: list[int] = []
         for _ in range(5):
-            world.replicas.append_records(
-                timeout_ms=1000,
-                required_acks=-1,
-                entries=[(T, batch("a"))],
-                on_complete=lambda results: completed.append(results[0].base_offset),
-            )
+            request = ToldAppend(lambda results: completed.append(results[0].base_offset), -1)
+            world.replicas.append_records(request, request.parsed([(T, batch("a"))]))
             await settle()
         follower = FetchParams(version=17, replica_id=2, replica_epoch=12)
         await world.fetch(follower, FetchPartition("t", 0, 3, 1000, log_start_offset=0))

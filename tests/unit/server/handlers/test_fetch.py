@@ -12,7 +12,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.server.handlers.fetch import fetch
-from tests.support.builders import batch, settle, topic_uuid, values_of
+from tests.support.builders import batch, parsed, settle, topic_uuid, values_of
 from tests.support.replica_requests import RequestWorld, schema
 from tests.support.sim_loop import SimLoop, simulate
 
@@ -171,11 +171,11 @@ def test_read_committed(world: RequestWorld, version: int) -> None:
         transactional = {"producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
         world.append(batch("a", producer_id=7, **transactional), batch("b", producer_id=8, **transactional))
         world.partition().append_records_to_leader(
-            [
+            parsed(
                 end_transaction_marker_batch(
                     EndTransactionMarker(ControlRecordType.ABORT, 0), producer_id=7, producer_epoch=0, timestamp=1
                 )
-            ],
+            ),
             AppendOrigin.COORDINATOR,
         )
         (answer,) = partitions_of(await fetch_from(world, version, ("t", 0, 0), isolation_level=1))
