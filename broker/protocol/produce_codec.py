@@ -5,7 +5,7 @@ ProduceResponse.json).
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, NamedTuple, Protocol
@@ -28,8 +28,11 @@ FIRST_WITH_LEADER_HINTS: Final = 10  # KIP-951
 FIRST_WITH_TOPIC_ID: Final = 13  # KIP-516
 NULL_RECORDS: Final = -1
 
+_NAME_POSITION: Final = 8  # without a transactional id, in the body: null, acks, timeout, and one topic count of a byte
+_TOPIC_ID_SIZE: Final = 16
+_HEAD_SIZE: Final = _NAME_POSITION + 1  # without the topic's id, or its name, whose length says one more than it has
+HEADS_CACHED: Final = 4096
 _ACKS_AND_TIMEOUT: Final = Struct(">hi")
-_ACKS_TO_TOPIC_COUNT: Final = Struct(">hiB")
 _INDEX_AND_SIZE: Final = Struct(">iBBB")  # of a partition: the size is a varint of three bytes at most, or a long one
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -42,7 +45,8 @@ _FLEXIBLE_PARTITION: Final = Struct(">ihqqqBBB")  # the same compact, and no tag
 _LEADER_HINT: Final = Struct(">BBBiiB")  # one tagged field: tag 0, size 9, leader id, leader epoch, no tags inside
 
 _NO_THROTTLE: Final = bytes(4)
-_LONE_PARTITION_SIZE: Final = 4 + _FLEXIBLE_PARTITION.size + 6  # correlation id, partition, no tags and no throttling
+# Of a lone partition: no record errors, message nor tags; no tags of the topic; no throttling; no tags of the response.
+_LONE_PARTITION_END: Final = b"\1\0\0\0\0\0\0\0\0"
 TOPIC_NAMES_CACHED: Final = 4096
 
 PartitionRecords = tuple[int, int, int]
@@ -70,6 +74,9 @@ class ProduceRequest(NamedTuple):
 
 
 _make_request: Final = functools.partial(tuple.__new__, ProduceRequest)
+
+_Head = tuple[str | None, int, int, int, str | None, UUID | None, int]
+"""Transactional id, acks, timeout, number of topics; name, id and number of partitions of the first one."""
 
 
 class RecordErrorLike(Protocol):
@@ -121,9 +128,12 @@ topic_name = functools.lru_cache(maxsize=TOPIC_NAMES_CACHED)(compact_string)
 
 
 @functools.lru_cache(maxsize=TOPIC_NAMES_CACHED)
-def lone_topic(topic: str | UUID) -> bytes:
-    """No tags of the header; one topic with one partition."""
-    return b"\0\2" + (topic_name(topic) if isinstance(topic, str) else topic.bytes) + b"\2"
+def _lone_topic(topic: str | UUID) -> tuple[Callable[..., bytes], int, bytes]:
+    """How a response for one partition is packed, the length it says, and what stands before the partition: no tags of
+    the header, one topic with one partition."""
+    before = b"\0\2" + (topic_name(topic) if isinstance(topic, str) else topic.bytes) + b"\2"
+    layout = Struct(f">ii{len(before)}sihqqq{len(_LONE_PARTITION_END)}s")
+    return layout.pack, layout.size - 4, before
 
 
 @functools.lru_cache(maxsize=TOPIC_NAMES_CACHED)
@@ -144,39 +154,21 @@ def decode(frame: memoryview, position: int, version: int) -> ProduceRequest:
 
 def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> ProduceRequest:
     # Short varints, nearly all of them, are read in place: a call costs as much as the rest of the field.
-    transactional_id = None
-    if frame[position]:
-        size, position = read_unsigned_varint(frame, position)
-        transactional_id, position = _text(frame, position, size - 1)
-    else:
-        position += 1
-    acks, timeout_ms, topic_count = _ACKS_TO_TOPIC_COUNT.unpack_from(frame, position)
-    position += _ACKS_TO_TOPIC_COUNT.size
-    if topic_count > 0x7F:
-        topic_count, position = read_unsigned_varint(frame, position - 1)
+    known = None
+    if not frame[position]:
+        topic_size = _TOPIC_ID_SIZE if has_topic_id else frame[position + _NAME_POSITION]
+        end = position + _HEAD_SIZE + topic_size
+        known = known_head(bytes(frame[position:end]), has_topic_id)
+    if known is None:
+        known, end = _read_head(frame, position, has_topic_id)
+    transactional_id, acks, timeout_ms, topic_count, name, topic_id, count = known
+    position = end
     topics = []
-    for _ in range(topic_count - 1):
-        name = topic_id = None
-        if has_topic_id:
-            end = position + 16
-            topic_id = topic_id_of(bytes(frame[position:end]))
-            position = end
-        else:
-            size = frame[position]
-            position += 1
-            if size > 0x7F:
-                size, position = read_unsigned_varint(frame, position - 1)
-            end = position + size - 1
-            if size == 0 or end > len(frame):
-                raise MalformedFrameError(f"a topic name of {size - 1} bytes at {position} in a frame of {len(frame)}")
-            name = str(frame[position:end], "utf-8")
-            position = end
-        count = frame[position]
-        position += 1
-        if count > 0x7F:
-            count, position = read_unsigned_varint(frame, position - 1)
+    for number in range(topic_count):
+        if number:
+            name, topic_id, count, position = _read_topic(frame, position, has_topic_id)
         partitions: list[PartitionRecords] = []
-        for _ in range(count - 1):
+        for _ in range(count):
             index, size, second, third = _INDEX_AND_SIZE.unpack_from(frame, position)
             if size < 0x80:
                 start = position + 5
@@ -198,6 +190,45 @@ def _decode_flexible(frame: memoryview, position: int, has_topic_id: bool) -> Pr
     if frame[position]:
         skip_tagged_fields(frame, position)
     return _make_request((transactional_id, acks, timeout_ms, topics))
+
+
+@functools.lru_cache(maxsize=HEADS_CACHED)
+def known_head(head: bytes, has_topic_id: bool) -> _Head | None:
+    """The same bytes begin nearly all requests of a client for a partition; None when they are not a whole head."""
+    try:
+        known, end = _read_head(memoryview(head), 0, has_topic_id)
+    except (StructError, IndexError, ValueError, MalformedFrameError):
+        return None
+    return known if end == len(head) else None
+
+
+def _read_head(frame: memoryview, position: int, has_topic_id: bool) -> tuple[_Head, int]:
+    """Everything before the first partition, and the position behind it."""
+    size, position = read_unsigned_varint(frame, position)
+    transactional_id = None
+    if size:
+        transactional_id, position = _text(frame, position, size - 1)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
+    topic_count, position = read_unsigned_varint(frame, position + _ACKS_AND_TIMEOUT.size)
+    if topic_count <= 1:
+        return (transactional_id, acks, timeout_ms, 0, None, None, 0), position
+    name, topic_id, count, position = _read_topic(frame, position, has_topic_id)
+    return (transactional_id, acks, timeout_ms, topic_count - 1, name, topic_id, count), position
+
+
+def _read_topic(frame: memoryview, position: int, has_topic_id: bool) -> tuple[str | None, UUID | None, int, int]:
+    """A topic's name or id, the number of its partitions, and the position behind them."""
+    name = topic_id = None
+    if has_topic_id:
+        end = position + _TOPIC_ID_SIZE
+        topic_id = topic_id_of(bytes(frame[position:end]))
+    else:
+        size, position = read_unsigned_varint(frame, position)
+        if not size:
+            raise MalformedFrameError(f"a null topic name at {position}")
+        name, end = _text(frame, position, size - 1)
+    count, position = read_unsigned_varint(frame, end)
+    return name, topic_id, count - 1, position
 
 
 def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
@@ -265,13 +296,17 @@ def encode_response(
 def _lone_partition(correlation_id: int, topic: str | UUID, partitions: Sequence[PartitionProduceAnswer]) -> bytes:
     """What most responses are: one partition, no error.  The bytes of `_flexible_body`, in one go."""
     (each,) = partitions
-    before = lone_topic(topic)
-    return b"%b%b%b\0\0\0\0\0\0" % (
-        _RESPONSE_HEADER.pack(_LONE_PARTITION_SIZE + len(before), correlation_id),
+    pack, size, before = _lone_topic(topic)
+    return pack(
+        size,
+        correlation_id,
         before,
-        _FLEXIBLE_PARTITION.pack(
-            each.topic_partition.partition, 0, each.base_offset, each.log_append_time, each.log_start_offset, 1, 0, 0
-        ),
+        each.topic_partition.partition,
+        0,
+        each.base_offset,
+        each.log_append_time,
+        each.log_start_offset,
+        _LONE_PARTITION_END,
     )
 
 

@@ -9,6 +9,7 @@ from broker.protocol import produce_codec
 from broker.protocol.errors import MalformedFrameError
 from broker.protocol.frames import Frame
 from broker.protocol.requests import has_request_header_tags
+from broker.protocol.wire_format import compact_string, unsigned_varint
 from tests.support.requests_corpus import recorded_requests
 
 V9 = b"\0" + struct.pack(">hi", -1, 1500) + b"\x02\x02t\x02" + struct.pack(">i", 3) + b"\x04abc\0\0\0"
@@ -29,6 +30,29 @@ def test_version_13_tells_topics_by_id() -> None:
     body = V9.replace(b"\x02t", topic_id.bytes)
     ((name, decoded_id, _),) = produce_codec.decode(memoryview(body), 0, 13).topics
     assert (name, decoded_id) == (None, topic_id)
+
+
+@pytest.mark.parametrize(("version", "topic"), [(9, b"\x05once"), (13, UUID(int=0xFACE).bytes)])
+def test_the_head_of_a_client_s_requests_is_read_once(version: int, topic: bytes) -> None:
+    hits = produce_codec.known_head.cache_info().hits
+    for partition, records in enumerate((b"\x04abc", b"\x00", b"\x02x")):
+        body = b"\0" + struct.pack(">hi", 1, 77) + b"\x02" + topic + b"\x02" + struct.pack(">i", partition)
+        decoded = produce_codec.decode(memoryview(body + records + b"\0\0\0"), 0, version)
+        assert (decoded.acks, decoded.timeout_ms, decoded.topics[0].partitions[0][0]) == (1, 77, partition)
+    assert produce_codec.known_head.cache_info().hits == hits + 2
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "names"),
+    [(None, ["x" * 126]), (None, ["x" * 127]), ("t", ["a"]), (None, ["a", "b"]), (None, [])],
+)
+def test_any_head_is_read(transactional_id: str | None, names: list[str]) -> None:
+    body = compact_string(transactional_id) + struct.pack(">hi", 1, 77) + unsigned_varint(len(names) + 1)
+    for name in names:
+        body += compact_string(name) + b"\x02" + struct.pack(">i", 3) + b"\x04abc\0\0"
+    decoded = produce_codec.decode(memoryview(body + b"\0"), 0, 9)
+    assert (decoded.transactional_id, [topic.name for topic in decoded.topics]) == (transactional_id, names)
+    assert all(len(topic.partitions) == 1 for topic in decoded.topics)
 
 
 @pytest.mark.parametrize("version", [9, 13])
