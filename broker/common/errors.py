@@ -4,11 +4,13 @@ Per request an error is an exception, per partition it is a value (`ErrorCode`).
 kind, the world failing under us.  A broken invariant is neither: it is an `assert`, and it halts the broker.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError", "StorageFailure"]
+__all__ = ["NO_ERROR", "ErrorCode", "KafkaError", "StorageFailure"]
+
+NO_ERROR: Final = ErrorCode.none  # Python 3.11 takes 0.1 us to look a member of an enum up, which hot paths avoid
 
 
 class KafkaError(Exception):

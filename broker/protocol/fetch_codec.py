@@ -41,6 +41,8 @@ _PARTITION_V9: Final = Struct(">iiqqi")  # partition, leader epoch, fetch offset
 _PARTITION_V12: Final = Struct(">iiqiqi")  # partition, leader epoch, fetch offset, last epoch, start offset, max bytes
 _PARTITION_V12_NO_TAGS: Final = Struct(">iiqiqix")
 _STRIDE: Final = _PARTITION_V12_NO_TAGS.size
+_NOTHING_MORE: Final = b"\1\1\0"  # no forgotten topics, an empty rack, no tags: how most requests of consumers end
+_NOTHING_MORE_SIZE: Final = len(_NOTHING_MORE)
 _STRIDE_WORTHWHILE: Final = 4  # below this many partitions a plain loop is as fast
 
 
@@ -119,16 +121,11 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
     for _ in range(count - 1):
         name, topic_id, position = _topic(frame, position, version)
         partitions, position = _flexible_partitions(frame, position, version)
-        position = _skip_tags(frame, position)
+        position = position + 1 if frame[position] == 0 else _tagged_fields(frame, position)[1]
         topics.append(_make_topic((name, topic_id, partitions)))
-    count, position = read_unsigned_varint(frame, position)
-    forgotten = []
-    for _ in range(count - 1):
-        name, topic_id, position = _topic(frame, position, version)
-        size, position = read_unsigned_varint(frame, position)
-        numbers, position = _int32_array(frame, position, size - 1)
-        position = _skip_tags(frame, position)
-        forgotten.append(ForgottenTopic(name, topic_id, numbers))
+    if bytes(frame[position : position + _NOTHING_MORE_SIZE]) == _NOTHING_MORE:
+        return _make_request((None, replica_id, replica_epoch, *head, topics, [], ""))
+    forgotten, position = _flexible_forgotten(frame, position, version)
     size, position = read_unsigned_varint(frame, position)
     rack_id, position = _text(frame, position, size - 1)
     cluster_id = None
@@ -144,6 +141,18 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
     return _make_request((cluster_id, replica_id, replica_epoch, *head, topics, forgotten, rack_id))
 
 
+def _flexible_forgotten(frame: memoryview, position: int, version: int) -> tuple[list[ForgottenTopic], int]:
+    count, position = read_unsigned_varint(frame, position)
+    forgotten = []
+    for _ in range(count - 1):
+        name, topic_id, position = _topic(frame, position, version)
+        size, position = read_unsigned_varint(frame, position)
+        numbers, position = _int32_array(frame, position, size - 1)
+        position = position + 1 if frame[position] == 0 else _tagged_fields(frame, position)[1]
+        forgotten.append(ForgottenTopic(name, topic_id, numbers))
+    return forgotten, position
+
+
 def _flexible_partitions(frame: memoryview, position: int, version: int) -> tuple[list[FetchPartition], int]:
     count, position = read_unsigned_varint(frame, position)
     count -= 1
@@ -153,9 +162,10 @@ def _flexible_partitions(frame: memoryview, position: int, version: int) -> tupl
         stride = _PARTITION_V12_NO_TAGS.iter_unpack(frame[position:end])
         return [_make_partition((*each, UNKNOWN_HIGH_WATERMARK)) for each in stride], end
     partitions = []
+    size = _PARTITION_V12.size
     for _ in range(count):
         partition = _make_partition((*_PARTITION_V12.unpack_from(frame, position), UNKNOWN_HIGH_WATERMARK))
-        position += _PARTITION_V12.size
+        position += size
         if frame[position]:
             tags, position = _tagged_fields(frame, position)
             for tag, start, end in tags:
@@ -254,10 +264,6 @@ def _int32_array(frame: memoryview, position: int, count: int) -> tuple[tuple[in
         raise MalformedFrameError(f"{count} partitions at {position} in a frame of {len(frame)}")
     end = position + 4 * count
     return tuple(value for (value,) in _INT32.iter_unpack(frame[position:end])), end
-
-
-def _skip_tags(frame: memoryview, position: int) -> int:
-    return position + 1 if frame[position] == 0 else _tagged_fields(frame, position)[1]
 
 
 def _tagged_fields(frame: memoryview, position: int) -> tuple[list[tuple[int, int, int]], int]:

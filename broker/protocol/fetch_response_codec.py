@@ -27,6 +27,8 @@ _ABORTED: Final = Struct(">qq")
 _EPOCH_END: Final = Struct(">iqB")
 _LEADER: Final = Struct(">iiB")
 _RESPONSE_HEADER: Final = Struct(">ii")  # length, correlation id
+_FLEXIBLE_HEAD: Final = Struct(">iiBihi")  # length, correlation id, no tags, throttle time, error, session id
+_LENGTH_SIZE: Final = 4
 
 
 class AbortedTransactionLike(Protocol):
@@ -97,9 +99,9 @@ def _flexible_response(
     throttle_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
 ) -> list[Buffer]:
-    out = _Output(b"\0" + _INT32.pack(throttle_ms) + _INT16.pack(error_code) + _INT32.pack(session_id))
-    small = out.small
-    small.append(unsigned_varint(len(topics) + 1))
+    buffers: list[Buffer] = []
+    size_bytes = _FLEXIBLE_HEAD.size - _LENGTH_SIZE
+    small = [unsigned_varint(len(topics) + 1)]  # small pieces are joined, records stay as they are
     pack = _FLEXIBLE_ANSWER.pack
     for topic, partitions in topics:
         small.append(topic_name(topic) if isinstance(topic, str) else topic.bytes)
@@ -120,16 +122,26 @@ def _flexible_response(
             else:
                 small.append(_flexible_answer_with_aborted(each))
             records = each.records
-            small.append(unsigned_varint(len(records) + 1))
-            if records:
-                out.add(records)
+            records_size = len(records)
+            small.append(unsigned_varint(records_size + 1))
+            if records_size:
+                joined = b"".join(small)
+                small.clear()
+                size_bytes += len(joined) + records_size
+                buffers += (joined, records)
             if each.diverging_epoch is None and each.current_leader is None:
                 small.append(b"\0")
             else:
                 small.append(_answer_tags(each))
         small.append(b"\0")
     small.append(node_endpoints_tag(node_endpoints) if version >= FIRST_WITH_NODE_ENDPOINTS else b"\0")
-    return out.response(correlation_id)
+    joined = b"".join(small)
+    head = _FLEXIBLE_HEAD.pack(size_bytes + len(joined), correlation_id, 0, throttle_ms, error_code, session_id)
+    if not buffers:
+        return [head + joined]
+    buffers[0] = head + buffers[0]
+    buffers.append(joined)
+    return buffers
 
 
 def _flexible_answer_with_aborted(each: FetchPartitionAnswer) -> bytes:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from broker.common.errors import ErrorCode, KafkaError
+from broker.common.errors import NO_ERROR, ErrorCode, KafkaError
 from broker.common.identifiers import NO_OFFSET, TopicPartition
 from broker.log.log_append import LogAppendResult
 from broker.records.append_origin import AppendOrigin
@@ -13,7 +13,6 @@ from broker.replication.partition import Partition
 from broker.replication.produce_result import ERRORS_WITHOUT_LOG_START_OFFSET, PartitionProduceResult
 from broker.replication.topic_stats import TopicStats
 
-_NO_ERROR: Final = ErrorCode.none  # Python 3.11 looks members of an enum up slowly
 _NOT_DONE: Final = PartitionProduceResult(TopicPartition("", -1))  # in the place of a result that is not known yet
 
 
@@ -69,7 +68,7 @@ class AppendRequest(ABC):
             base_offset, next_offset = appended.base_offset, appended.last_offset + 1
             self.results[index] = PartitionProduceResult(
                 partition.topic_partition,
-                _NO_ERROR,
+                NO_ERROR,
                 base_offset,
                 appended.log_append_time,
                 appended.log_start_offset,

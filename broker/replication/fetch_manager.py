@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from broker.common.errors import ErrorCode
+from broker.common.errors import NO_ERROR, ErrorCode
 from broker.replication.fetch_params import FetchPartition, FetchPartitionResult
 from broker.replication.fetch_session import (
     FINAL_EPOCH,
@@ -69,13 +69,13 @@ class SessionlessContext:
         self.source: FetchSource | None = RequestedPartitions(partitions)
 
     def answer(self, results: Sequence[FetchPartitionResult]) -> FetchAnswer:
-        return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID, results)
+        return FetchAnswer(NO_ERROR, INVALID_SESSION_ID, results)
 
     def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
         return results
 
     def throttled(self) -> FetchAnswer:
-        return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID)
+        return FetchAnswer(NO_ERROR, INVALID_SESSION_ID)
 
 
 class FullContext:
@@ -102,16 +102,16 @@ class FullContext:
             replica_id=self._replica_id, size=len(results), uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
         )
         if session is None:
-            return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID, results)
+            return FetchAnswer(NO_ERROR, INVALID_SESSION_ID, results)
         session.remember_told(results)
         self._cache.touch(session, now_ms)
-        return FetchAnswer(ErrorCode.none, session.id, results)
+        return FetchAnswer(NO_ERROR, session.id, results)
 
     def told(self, results: Sequence[FetchPartitionResult]) -> Sequence[FetchPartitionResult]:
         return results
 
     def throttled(self) -> FetchAnswer:
-        return FetchAnswer(ErrorCode.none, INVALID_SESSION_ID)
+        return FetchAnswer(NO_ERROR, INVALID_SESSION_ID)
 
 
 class IncrementalContext:
@@ -124,7 +124,7 @@ class IncrementalContext:
 
     def answer(self, results: Sequence[FetchPartitionResult]) -> FetchAnswer:
         answer = self.throttled()
-        if answer.error is ErrorCode.none:
+        if answer.error is NO_ERROR:
             answer.results = self._session.select_told(results)
         return answer
 
@@ -134,7 +134,7 @@ class IncrementalContext:
     def throttled(self) -> FetchAnswer:
         if self._session.epoch != self._expected_epoch:  # another request used the session while this one was parked
             return FetchAnswer(ErrorCode.invalid_fetch_session_epoch, self._session.id)
-        return FetchAnswer(ErrorCode.none, self._session.id)
+        return FetchAnswer(NO_ERROR, self._session.id)
 
 
 class FetchManager:

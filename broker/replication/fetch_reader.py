@@ -12,7 +12,7 @@ import structlog
 
 from broker.common.byte_budget import ByteBudget
 from broker.common.disk import DiskExecutor
-from broker.common.errors import ErrorCode, KafkaError, StorageFailure
+from broker.common.errors import NO_ERROR, ErrorCode, KafkaError, StorageFailure
 from broker.common.identifiers import NO_BROKER, ZERO_UUID, TopicPartition
 from broker.log.file_records import FileSlice, read, read_cached
 from broker.log.unified_log import UnifiedLog
@@ -45,6 +45,8 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 
 
 NO_BOUND: Final = -1
+_HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK  # as NO_ERROR: for the hot path
+_TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 class FetchReader:
@@ -145,7 +147,7 @@ class FetchReader:
         is_first_read: bool,
     ) -> FetchPartitionResult:
         result = FetchPartitionResult(
-            request, ErrorCode.none, local.high_watermark, local.last_stable_offset, local.log_start_offset
+            request, NO_ERROR, local.high_watermark, local.last_stable_offset, local.log_start_offset
         )
         selector = self._replica_selector
         if selector is not None and partition.is_leader and not params.fetch_only_leader:
@@ -175,9 +177,9 @@ class FetchReader:
             result.refuse(ErrorCode.offset_out_of_range)
             return
         isolation = params.isolation
-        if isolation is FetchIsolation.HIGH_WATERMARK:
+        if isolation is _HIGH_WATERMARK:
             limit = result.high_watermark
-        elif isolation is FetchIsolation.TXN_COMMITTED:
+        elif isolation is _TXN_COMMITTED:
             limit = result.last_stable_offset
         else:
             limit = end_offset
@@ -185,7 +187,7 @@ class FetchReader:
             result.has_more = True
             is_held_back = params.is_from_follower and partition.holds_back(params.replica_id)
             if not is_held_back and (size_max > 0 or must_have_one):
-                is_committed_only = isolation is FetchIsolation.TXN_COMMITTED
+                is_committed_only = isolation is _TXN_COMMITTED
                 found = local.read(offset, size_max, limit, min_one_batch=must_have_one, with_aborted=is_committed_only)
                 result.file_slice = found.file_slice
                 result.size_bytes = found.size_bytes
@@ -196,7 +198,7 @@ class FetchReader:
             # Between what it may see and the end.  A leader answers empty at once, as Kafka does; a follower will hear
             # of the high watermark any moment, and need not be asked again and again until then.
             result.completes_fetch = partition.is_leader
-        if isolation is FetchIsolation.TXN_COMMITTED and result.aborted_transactions is None:
+        if isolation is _TXN_COMMITTED and result.aborted_transactions is None:
             result.aborted_transactions = ()
         if params.is_from_follower:
             if is_first_read:

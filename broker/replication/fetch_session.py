@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from broker.common.errors import ErrorCode
+from broker.common.errors import NO_ERROR
 from broker.common.identifiers import NO_BROKER, NO_OFFSET, ZERO_UUID
 from broker.replication.fetch_params import FetchPartition, FetchPartitionResult
 
@@ -71,7 +71,7 @@ class CachedPartition(FetchPartition):
     def is_worth_telling(self, result: FetchPartitionResult) -> bool:
         """Whether an answer tells the client anything."""
         return (
-            result.error is not ErrorCode.none
+            result.error is not NO_ERROR
             or result.size_bytes > 0
             or result.high_watermark != self.last_high_watermark
             or result.log_start_offset != self.last_log_start_offset
@@ -84,7 +84,7 @@ class CachedPartition(FetchPartition):
         must_respond = self.is_worth_telling(result)
         self.last_high_watermark = result.high_watermark
         self.last_log_start_offset = result.log_start_offset
-        if result.error is not ErrorCode.none:
+        if result.error is not NO_ERROR:
             self.last_high_watermark = NO_OFFSET  # so that the end of the error is told as well
         return must_respond
 
@@ -233,7 +233,7 @@ class FetchSession:
 
     def _settle(self, cached: CachedPartition, result: FetchPartitionResult) -> None:
         must_read_again = (
-            result.error is not ErrorCode.none
+            result.error is not NO_ERROR
             or result.has_more
             or result.diverging_epoch is not None
             or result.preferred_read_replica != NO_BROKER

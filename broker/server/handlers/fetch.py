@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -30,8 +29,6 @@ LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
 FIRST_VERSION_WITH_ZSTD: Final = 10
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_LEADER_HINTS: Final = 16  # KIP-951
-
-_error_of: Final = attrgetter("error")
 
 PARAMS_CACHED: Final = 1024
 
@@ -166,14 +163,16 @@ class _FetchCall:
     def on_complete(self, results: Sequence[FetchPartitionResult]) -> None:
         """Everything is read: answer."""
         endpoints: Sequence[NodeEndpoint] = ()
-        if any(map(_error_of, results)):
-            endpoints = self._refine_errors(results)
+        for result in results:
+            if result.error:
+                endpoints = self._refine_errors(results)
+                break
         if self._version < FIRST_VERSION_WITH_ZSTD:
             _refuse_zstd(results)
         if self._slot.charge is not None and self._is_throttled(self._slot.charge, results):
             return
         answer = self._fetch_context.answer(results)
-        if answer.error is not ErrorCode.none:
+        if answer.error:
             count_errors(self._slot, (answer.error,))
         self._replicas.count_bytes_out(answer.results, is_from_follower=self._is_from_follower)
         self._slot.send(
