@@ -22,6 +22,10 @@ class ByteBudget:
         return self.limit_bytes > 0 and self.used_bytes >= self.limit_bytes
 
     @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
     def left_bytes(self) -> int:
         return max(self.limit_bytes - self.used_bytes, 0) if self.limit_bytes > 0 else sys.maxsize
 

@@ -136,7 +136,8 @@ class RequestMetrics:
         self._closed = registry.counter(
             "broker_connections_closed_total",
             "Connections this broker closed, by reason: malformed, too_large, unsupported, idle, stalled (in the "
-            "middle of a request), refused_silently (an error on acks=0), failed, shutdown.",
+            "middle of a request: nothing came, too little while others waited for memory, or no answer was read), "
+            "refused_silently (an error on acks=0), failed, shutdown.",
             ("reason",),
             action="malformed and unsupported point to a client that is no Kafka client, or newer than this broker.",
         )

@@ -8,8 +8,9 @@ channel; Produce may follow open Produce requests, up to a bound.  What cannot s
 longer read until it can.
 
 A request takes the budget (queued.max.request.bytes) by the memory it got, which grows with the bytes that arrive: a
-client that announces a large one and sends little of it holds 1 MiB.  Only large requests wait for the budget.  Small
-ones never do: they are bounded by OPEN_REQUESTS_MAX of LARGE_REQUEST_BYTES, 3.2 MB of each connection.
+client that announces a large one and sends little of it holds 128 KiB, and while others wait it has to keep a pace.
+Only large requests wait for the budget.  Small ones never do: they are bounded by OPEN_REQUESTS_MAX of
+LARGE_REQUEST_BYTES, 3.2 MB of each connection.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from broker.common.buffers import Buffer
 from broker.metrics.request_metrics import MALFORMED, TOO_LARGE, UNSUPPORTED
 from broker.protocol.errors import MalformedFrameError
 from broker.protocol.frames import Frame
+from broker.server.large_request import LargeRequest
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LARGE_REQUEST_BYTES: Final = 32 * 1024  # from here on a request gets a buffer of its own, which the kernel fills
-FIRST_BUFFER_BYTES: Final = 1 << 20  # max.request.size of the Java producer: its requests are never moved
 OPEN_REQUESTS_MAX: Final = (
     100  # the Java producer keeps 5, librdkafka pipelines thousands: the rest waits in its socket
 )
@@ -56,12 +57,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_is_throttled",
         "_is_write_paused",
         "_large",
-        "_large_filled",
-        "_large_size",
         "_open_bytes",
         "_received_at",
         "_server",
         "_slots",
+        "_taken_at",
         "_transport",
         "_unsent_bytes",
         "context",
@@ -81,15 +81,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._open_bytes = 0  # of their requests
         self._counted_bytes = 0  # what the budget has counted of those
         self._held = b""  # received but not started: an incomplete request, or one that must wait, and what follows it
-        self._large: memoryview | None = None  # a request that is received into its own buffer
-        self._large_filled = 0
-        self._large_size = 0  # as announced; `_large` has room for as much, or for what has arrived and as much again
+        self._large: LargeRequest | None = None  # the one that is being received, or is whole and waits for its turn
         self._is_parsing = False
         self._is_blocked = False  # a complete request waits for its turn
         self._is_reading_paused = False
         self._is_write_paused = False
         self._is_throttled = False
         self._unsent_bytes = 0
+        self._taken_at = 0.0  # when the client has last taken something of what does not fit the socket
         self._is_closed = False
 
     # The event loop calls these.
@@ -111,13 +110,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._count_unsent(0)
         self._held = b""
         if self._large is not None:
-            self._server.byte_budget.release(len(self._large))
+            self._server.byte_budget.release(self._large.memory_bytes)
             self._large = None
         self._give_up_requests()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
-            return self._large[self._large_filled :]
+            return self._large.rest()
         return self._server.receive_buffer.after(self._held)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -126,9 +125,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.last_active_at = self.context.received_at = self._server.now()
         self._received_at = self._server.stopwatch()
         if self._large is not None:
-            self._large_filled += nbytes
-            if self._large_filled == len(self._large):
-                self._go_on_with_large()
+            self._large.filled_bytes += nbytes
+            if self._large.is_full:
+                self._go_on_with_large(self._large)
             return
         size = nbytes + len(self._held)
         self._held = b""
@@ -139,6 +138,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self._taken_at = self._server.now()
         self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
@@ -216,45 +216,38 @@ class ServerConnection(asyncio.BufferedProtocol):
         return not self._is_closed
 
     def _begin_large(self, view: memoryview, start: int, end: int, size: int) -> int:
-        """Give a large request a buffer of its own, if there is budget; returns up to where the bytes were taken."""
-        budget = self._server.byte_budget
-        if budget.is_exhausted:
+        """Give a large request memory of its own, if there is budget; returns up to where the bytes were taken.
+
+        It takes none while it could not start: who reads no answers, or waits for one, does not hold what others need.
+        """
+        server = self._server
+        self._flush()
+        is_behind_another = bool(self._slots) and not self._slots[-1].route.is_pipelined
+        if is_behind_another or self._is_write_paused or server.byte_budget.is_exhausted:
             self._block()
             return start - _LENGTH_SIZE
-        self._large_size = size
-        self._large_filled = end - start
-        self._lend_large(min(size, FIRST_BUFFER_BYTES), view[start:end])
+        self._large = LargeRequest(size, view[start:end], server.request_buffers.lend)
+        server.byte_budget.acquire(self._large.memory_bytes)
         return end
 
-    def _lend_large(self, capacity: int, received: memoryview) -> None:
-        large = self._server.request_buffers.lend(capacity)
-        large[: len(received)] = received
-        self._server.byte_budget.acquire(capacity - (0 if self._large is None else len(self._large)))
-        self._large = large
-
-    def _go_on_with_large(self) -> None:
-        """Its buffer is full: it is complete, or gets one of twice the size, so that few bytes are moved often."""
-        large = self._large
-        assert large is not None
+    def _go_on_with_large(self, large: LargeRequest) -> None:
+        """Its memory is full: it is whole, or needs more."""
         budget = self._server.byte_budget
-        if self._large_filled == self._large_size:
-            self._start_large()
+        if large.is_whole:
+            self._start_large(large)
             self._flush()
         elif budget.is_exhausted and not budget.may_overdraw(self._go_on_soon):
             self._block()
         else:
-            self._lend_large(min(self._large_size, 2 * len(large)), large)
+            budget.acquire(large.grow())
 
-    def _start_large(self) -> None:
-        large = self._large
-        assert large is not None
+    def _start_large(self, large: LargeRequest) -> None:
         self._is_parsing = True
-        is_started = self._start(large, is_owned=True, is_counted=True)
+        is_started = self._start(large.buffer, is_owned=True, is_counted=True)
         self._is_parsing = False
         if is_started:
-            self._counted_bytes += len(large)
+            self._counted_bytes += large.memory_bytes
             self._large = None
-            self._large_filled = 0
         elif not self._is_closed:
             self._block()
 
@@ -281,8 +274,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not self._is_blocked or self._is_closed or self._is_throttled:
             return
         self._is_blocked = False
-        if self._large is not None and self._large_filled == len(self._large):
-            self._go_on_with_large()
+        if self._large is not None and self._large.is_full:
+            self._go_on_with_large(self._large)
         elif self._held:
             held = memoryview(bytearray(self._held))
             self._held = b""
@@ -290,6 +283,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._is_reading_paused and not self._is_blocked and not self._is_closed:
             self._is_reading_paused = False
             self.last_active_at = self._server.now()  # it could not send before
+            if self._large is not None:
+                self._large.begin_pace()
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
@@ -387,10 +382,29 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether it is our turn: to answer, or to let a throttled client go on."""
         return bool(self._slots) or self._is_throttled
 
-    @property
-    def is_in_a_request(self) -> bool:
-        """Whether a part of a request has arrived, and it is the client's turn to send the rest."""
-        return (self._large is not None or bool(self._held)) and not self._is_reading_paused
+    def has_stalled(self, silent_since: float, *, do_others_wait: bool) -> bool:
+        """Whether the client keeps memory of ours and does not do its part; asked about at every sweep.
+
+        Its part is to send on what it has begun, in some pace if others wait for memory, and to read its answers if it
+        sends more.
+        """
+        self._note_taken()
+        large = self._large
+        if large is not None and self._is_write_paused and self._taken_at < silent_since:
+            return True
+        if self._is_reading_paused:
+            return False
+        if large is not None and large.is_slow() and do_others_wait:
+            return True
+        return (large is not None or bool(self._held)) and self.last_active_at < silent_since
+
+    def _note_taken(self) -> None:
+        """Whether a slow reader has taken anything since the last sweep."""
+        if self._is_write_paused:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes < self._unsent_bytes:
+                self._taken_at = self._server.now()
+                self._count_unsent(unsent_bytes)
 
     def identity(self) -> dict[str, str]:
         """For log lines."""

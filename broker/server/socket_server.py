@@ -23,6 +23,7 @@ from broker.server.shared_receive_buffer import SharedReceiveBuffer
 
 UNSENT_RESPONSE_BYTES_MAX: Final = 256 << 20  # as much as requests have: answers of five readers at fetch.max.bytes
 STALLED_SECONDS_MAX: Final = 30.0  # request.timeout.ms of the clients: whoever takes longer has given the request up
+STALLED_SWEEP_SECONDS: Final = STALLED_SECONDS_MAX / 4  # in which an eighth of what a request holds has to arrive
 IDLE_SWEEP_SECONDS_MAX: Final = STALLED_SECONDS_MAX / 4
 IDLE_SWEEPS_PER_LIMIT: Final = 4  # an idle connection is closed at most a quarter of the limit late
 
@@ -81,6 +82,7 @@ class SocketServer:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._tasks.start("idle-connections", self._close_idle_connections())
+        self._tasks.start("stalled-connections", self._close_stalled_connections())
         try:
             yield self
         finally:
@@ -204,11 +206,15 @@ class SocketServer:
         while True:
             limit_seconds = self._config.current.connections_max_idle_ms / 1000
             pause = IDLE_SWEEP_SECONDS_MAX
-            self.close_stalled()
             if limit_seconds >= 0:
                 self.close_idle(limit_seconds)
                 pause = min(pause, max(limit_seconds / IDLE_SWEEPS_PER_LIMIT, 0.01))
             await asyncio.sleep(pause)
+
+    async def _close_stalled_connections(self) -> None:
+        while True:
+            await asyncio.sleep(STALLED_SWEEP_SECONDS)
+            self.close_stalled()
 
     def close_idle(self, limit_seconds: float) -> None:
         """Abort what was silent for longer, unless it waits for an answer of ours."""
@@ -219,8 +225,9 @@ class SocketServer:
                 connection.abort(IDLE)
 
     def close_stalled(self) -> None:
-        """Abort what has sent a part of a request and nothing more for too long: its memory is for others."""
+        """Abort those that keep memory and do not do their part: it is for others."""
         silent_since = self.now() - STALLED_SECONDS_MAX
+        do_others_wait = self.byte_budget.has_waiting
         for connection in list(self._connections):
-            if connection.last_active_at < silent_since and connection.is_in_a_request:
+            if connection.has_stalled(silent_since, do_others_wait=do_others_wait):
                 connection.abort(STALLED)

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import struct
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -45,6 +46,38 @@ def test_requests_that_stay_half_sent_stop_nobody_else(own_broker: Callable[...,
         assert len(cluster.ask(ApiKey.METADATA, 4, topics=(), allow_auto_topic_creation=False).brokers) == 1
         topic, _ = cluster.new_topic()
         assert errors_of(cluster.produce(topic, batch(b"x" * 500_000))) == {"none"}, "and so does a large one"
+
+
+def test_requests_that_trickle_stop_large_ones_of_others_for_two_sweeps_at_most(
+    own_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker = own_broker({"queued.max.request.bytes": str(4 << 20)})
+    with contextlib.ExitStack() as stack:
+        trickling = [stack.enter_context(WireClient(broker.port)) for _ in range(2)]
+        for client in trickling:
+            client.send_bytes(struct.pack(">i", ANNOUNCED) + bytes(1_500_000))
+        deadline = time.monotonic() + 10
+        while broker.metric("broker_requests_in_flight_bytes") < 4 << 20:
+            assert time.monotonic() < deadline, "the clients hold less than all there is"
+            time.sleep(0.02)
+        neighbour = stack.enter_context(WireClient(broker.port, timeout_s=40))
+        cluster = Cluster(broker, neighbour)
+        topic, _ = cluster.new_topic()
+        stop = threading.Event()
+        thread = threading.Thread(target=trickle, args=(trickling, stop))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(stop.set)
+        assert errors_of(cluster.produce(topic, batch(b"x" * 500_000))) == {"none"}
+        assert broker.metric("broker_connections_closed_total", reason="stalled") >= 1
+
+
+def trickle(clients: list[WireClient], stop: threading.Event) -> None:
+    """A byte now and then, so that none of them is silent."""
+    while not stop.wait(0.5):
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.send_bytes(b"x")
 
 
 def fetch(client: WireClient, topic_id: uuid.UUID, offset: int = 0) -> Any:

@@ -99,3 +99,13 @@ def test_what_is_left() -> None:
     budget.acquire(7)
     assert budget.left_bytes == 0
     assert ByteBudget(-1).left_bytes >= 1 << 40
+
+
+def test_whether_somebody_waits() -> None:
+    budget = ByteBudget(1)
+    budget.acquire(1)
+    assert not budget.has_waiting
+    budget.wait(list)
+    assert budget.has_waiting
+    budget.release(1)
+    assert not budget.has_waiting

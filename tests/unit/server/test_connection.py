@@ -16,12 +16,8 @@ from broker.protocol.frames import Frame
 from broker.protocol.requests import Request
 from broker.protocol.response_schema import RequestSchema
 from broker.server.api_registry import handles, handles_frames
-from broker.server.connection import (
-    FIRST_BUFFER_BYTES,
-    LARGE_REQUEST_BYTES,
-    OPEN_REQUESTS_MAX,
-    WRITE_BUFFER_BYTES_HIGH,
-)
+from broker.server.connection import LARGE_REQUEST_BYTES, OPEN_REQUESTS_MAX, WRITE_BUFFER_BYTES_HIGH
+from broker.server.large_request import EAGER_BUFFER_BYTES_MAX, FIRST_BUFFER_BYTES
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 from broker.server.socket_server import STALLED_SECONDS_MAX, SocketServer
@@ -299,18 +295,36 @@ async def test_a_large_request_gets_its_own_buffer(server: SocketServer, desk: D
     assert desk.bodies[1].count(b"x") == LARGE_REQUEST_BYTES + 1000
 
 
-async def test_a_large_request_waits_its_turn(server: SocketServer, desk: Desk) -> None:
+async def test_a_large_request_waits_its_turn_before_it_takes_memory(server: SocketServer, desk: Desk) -> None:
     connection, transport = connected(server)
     large = produce_request(2, b"x" * 50_000)
     receive(connection, fetch_request(1) + large[:100])
-    position = 100
-    while transport.is_reading:
-        position += receive(connection, large[position:])
-    assert position == len(large)
-    assert desk.started == [1]
+    assert not transport.is_reading
+    assert server.byte_budget.used_bytes == len(fetch_request(1)) - 4
     desk.answer()
-    await turns()
+    await receive_all(connection, transport, [large[100:]])
     assert desk.started == [1, 2]
+    assert transport.is_reading
+
+
+async def test_a_large_request_of_a_client_that_reads_no_answers_takes_no_memory(
+    server: SocketServer, desk: Desk
+) -> None:
+    connection, transport = connected(server)
+    connection.pause_writing()
+    large = produce_request(2, b"x" * 50_000)
+    receive(connection, large[:100])
+    assert (transport.is_reading, server.byte_budget.used_bytes) == (False, 0)
+    connection.resume_writing()
+    await turns()
+    await receive_all(connection, transport, [large[100:]])
+    assert desk.started == [2]
+
+
+async def test_a_large_request_behind_an_answer_of_its_own_read_does_not_wait(server: SocketServer, desk: Desk) -> None:
+    connection, transport = connected(server)
+    receive(connection, list_groups_request(1) + produce_request(2, b"x" * 50_000)[:100])
+    assert transport.correlation_ids() == [1]
     assert transport.is_reading
 
 
@@ -357,22 +371,21 @@ async def test_small_requests_go_on_while_the_budget_is_exhausted(desk: Desk) ->
 async def test_what_is_announced_and_not_sent_takes_no_budget(server: SocketServer, desk: Desk) -> None:
     connection, _ = connected(server)
     receive(connection, struct.pack(">i", 100 << 20) + bytes(70_000))
-    assert server.byte_budget.used_bytes == FIRST_BUFFER_BYTES
-    assert len(connection.get_buffer(-1)) == FIRST_BUFFER_BYTES - 70_000
+    assert server.byte_budget.used_bytes == 8 * 70_000
+    assert len(connection.get_buffer(-1)) == 7 * 70_000
     connection.connection_lost(None)
     assert server.byte_budget.used_bytes == 0
 
 
 async def test_a_large_request_takes_memory_as_its_bytes_arrive(server: SocketServer, desk: Desk) -> None:
     connection, transport = connected(server)
-    large = produce_request(1, b"x" * (5 * FIRST_BUFFER_BYTES))
-    taken = []
-    while large:
-        large = large[receive(connection, large) :]
+    large = produce_request(1, b"x" * 5_000_000)
+    taken, at = [], receive(connection, large[:1000])
+    while at < len(large):
         taken.append(server.byte_budget.used_bytes)
-    size = len(produce_request(1, b"x" * (5 * FIRST_BUFFER_BYTES))) - 4
-    assert sorted(set(taken)) == [*(FIRST_BUFFER_BYTES << n for n in range(3)), size]
-    assert desk.bodies[0].count(b"x") == 5 * FIRST_BUFFER_BYTES
+        at += receive(connection, large[at:])
+    assert taken == [FIRST_BUFFER_BYTES, *(EAGER_BUFFER_BYTES_MAX << n for n in range(3)), len(large) - 4]
+    assert desk.bodies[0].count(b"x") == 5_000_000
     desk.answer()
     assert server.byte_budget.used_bytes == 0
     assert transport.correlation_ids() == [1]
@@ -380,10 +393,10 @@ async def test_a_large_request_takes_memory_as_its_bytes_arrive(server: SocketSe
 
 async def test_of_large_requests_beyond_the_budget_one_grows_at_a_time(desk: Desk) -> None:
     """Or all would wait for bytes that none of them gives back."""
-    server = make_server(desk, queued_max_request_bytes=str(2 * FIRST_BUFFER_BYTES))
+    server = make_server(desk, queued_max_request_bytes=str(2 * EAGER_BUFFER_BYTES_MAX))
     async with server.dispatcher.running(), server.running():
         connections = [connected(server) for _ in range(3)]
-        large = produce_request(1, b"x" * (3 * FIRST_BUFFER_BYTES))
+        large = produce_request(1, b"x" * (3 * EAGER_BUFFER_BYTES_MAX))
         for connection, _ in connections[:2]:
             receive(connection, large[:1000])
         sent = [1000, 1000]
@@ -394,7 +407,7 @@ async def test_of_large_requests_beyond_the_budget_one_grows_at_a_time(desk: Des
             if sent[0] == len(large):
                 break
         assert desk.started == [1], "the first went beyond the budget"
-        assert sent[1] == FIRST_BUFFER_BYTES + 4
+        assert sent[1] == EAGER_BUFFER_BYTES_MAX + 4
         assert not connections[1][1].is_reading
         desk.answer()
         await receive_all(*connections[1], [large[sent[1] :]])
@@ -418,6 +431,101 @@ async def test_a_request_that_stays_half_received_is_closed(server: SocketServer
     closed = [transport.is_closed for _, transport in (half_small, half_large, waiting, idle)]
     assert closed == [True, True, False, False]
     assert server.metrics.closed_count(STALLED) == 2
+
+
+class Pressure:
+    """A budget of 4 MB: a client has sent 2.2 of 8 MB, which holds it all, and another one waits."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.server = make_server(desk, queued_max_request_bytes="4000000")
+        self.large = produce_request(1, b"x" * 8_000_000)
+
+    def begin(self) -> None:
+        self.holder, self.holding = connected(self.server)
+        self.sent = 0
+        self.send(2_200_000)
+
+    def crowd(self) -> None:
+        self.waiter, self.waiting = connected(self.server)
+        receive(self.waiter, produce_request(2, b"x" * 50_000)[:100])
+        assert not self.waiting.is_reading
+
+    def send(self, count: int) -> None:
+        end = self.sent + count
+        while self.sent < end:
+            self.sent += receive(self.holder, self.large[self.sent : end])
+
+
+async def test_while_others_wait_a_large_request_has_to_keep_a_pace(desk: Desk) -> None:
+    pressure = Pressure(desk)
+    server = pressure.server
+    async with server.dispatcher.running(), server.running():
+        pressure.begin()
+        pressure.crowd()
+        server.close_stalled()
+        assert not pressure.holding.is_closed, "how fast it is nobody knows yet"
+        held = server.byte_budget.used_bytes
+        pressure.send(held // 8 + 1)
+        server.close_stalled()
+        assert not pressure.holding.is_closed, "an eighth of what it holds has come"
+        pressure.send(1000)
+        server.close_stalled()
+        assert pressure.holding.is_closed
+        assert server.metrics.closed_count(STALLED) == 1
+        pressure.holder.connection_lost(None)
+        await turns()
+        assert pressure.waiting.is_reading
+        assert server.byte_budget.used_bytes == len(produce_request(2, b"x" * 50_000)) - 4
+
+
+async def test_while_nobody_waits_a_large_request_may_take_its_time(desk: Desk) -> None:
+    pressure = Pressure(desk)
+    async with pressure.server.dispatcher.running(), pressure.server.running():
+        pressure.begin()
+        for _ in range(3):
+            pressure.server.close_stalled()
+            pressure.send(1)
+        assert not pressure.holding.is_closed
+        pressure.crowd()
+        pressure.server.close_stalled()
+        assert pressure.holding.is_closed
+
+
+async def test_a_large_request_is_not_slow_while_we_do_not_read_it(desk: Desk) -> None:
+    pressure = Pressure(desk)
+    server = pressure.server
+    async with server.dispatcher.running(), server.running():
+        pressure.begin()
+        pressure.crowd()
+        server.close_stalled()
+        pressure.holder._is_blocked = True
+        pressure.holder._is_reading_paused = True
+        pressure.holding.is_reading = False
+        server.close_stalled()
+        pressure.holder.go_on()
+        server.close_stalled()
+        assert not pressure.holding.is_closed
+        server.close_stalled()
+        assert pressure.holding.is_closed
+
+
+async def test_who_holds_a_large_request_and_reads_nothing_is_closed(server: SocketServer, desk: Desk) -> None:
+    (reader, reading), (deaf, deafening) = connected(server), connected(server)
+    large = produce_request(1, b"x" * 50_000)
+    for connection, transport in ((reader, reading), (deaf, deafening)):
+        receive(connection, large[:100])
+        transport.write_buffer_size = 5_000_000
+        connection.pause_writing()
+        receive(connection, large[100:])
+        assert desk.started == [], "whole, and it waits for its client to read"
+        connection._taken_at = server.now() - STALLED_SECONDS_MAX - 1
+    reading.write_buffer_size = 4_999_000
+    server.close_stalled()
+    assert (reading.is_closed, deafening.is_closed) == (False, True)
+    assert server.answer_budget.used_bytes == 4_999_000 + 5_000_000
+    deaf.connection_lost(None)
+    assert server.byte_budget.used_bytes == len(large) - 4
+    assert server.metrics.closed_count(STALLED) == 1
 
 
 async def test_what_we_did_not_read_is_no_stall_of_the_client(desk: Desk) -> None:
