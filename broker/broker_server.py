@@ -164,7 +164,7 @@ class BrokerServer:
         self.quotas = QuotaManagers(config.current, monotonic_ms, request_metrics.stopwatch)
         self._observe(registry)
         self._subscribe()
-        self._dispatcher = self._build_dispatcher(request_metrics)
+        self._dispatcher = self._build_dispatcher(request_metrics, disk)
         self.sockets = SocketServer(config, self._dispatcher, network, answer_budget)
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
@@ -236,7 +236,7 @@ class BrokerServer:
         )
         self.publisher.subscribe(PublishingStage.LAST, "registration", registration.on_metadata)
 
-    def _build_dispatcher(self, request_metrics: RequestMetrics) -> Dispatcher:
+    def _build_dispatcher(self, request_metrics: RequestMetrics, disk: DiskExecutor) -> Dispatcher:
         apis = ApiRegistry.from_package(handlers)
         fetches = FetchManager(self.sessions, monotonic_ms=monotonic_ms, topic_name=self.cache.topic_name)
         services = (
@@ -252,7 +252,7 @@ class BrokerServer:
             self.producer_ids,
             *self.groups.services,
         )
-        return Dispatcher(apis, services, request_metrics, self.quotas)
+        return Dispatcher(apis, services, request_metrics, disk, self.quotas)
 
     @property
     def is_ready(self) -> bool:

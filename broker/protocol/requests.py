@@ -85,6 +85,16 @@ def has_request_header_tags(api_key: int, version: int) -> bool:
     return _request_codec(api_key, version).has_header_tags
 
 
+def load_schemas(api_key: int, version: int) -> None:
+    """Have what a request of this version and its response are read and written with.
+
+    kio's classes are made when they are first asked for, which takes tens of milliseconds.  UnsupportedApiError.
+    """
+    _request_codec(api_key, version)
+    _response_codec(api_key, version)
+    ResponseSchema.of(ApiKey(api_key), version).read_newest()
+
+
 def decode_request(frame: Buffer) -> Request:
     """Header and body, without the length in front.
 

@@ -19,20 +19,21 @@ class MessageSchema:
     version does not have builds None.  A field no version has is a TypeError: a spelling mistake never reaches the
     wire.  Arrays are tuples, absent uuids are None (the zero uuid is written the same), durations `timedelta`.
 
-    Other versions are loaded only when a field or a class is met that the own version does not have: loading all 18
-    of Fetch takes longer than the rest of a start.
+    Other versions are loaded only when a field or a class is met that the own version does not have, the newest first,
+    which mostly knows it: loading all 18 of Fetch takes longer than the rest of a start.
     """
 
     def __init__(self, kind: str, api_key: ApiKey, version: int) -> None:
         self.api_key = api_key
         self.version = version
         self._kind = kind
+        self._known: dict[str, set[str]] = {}  # by class: the fields it has in the versions read so far
+        self._unread = sorted(schema_name_map[api_key.schema_name])
         for name, entity in _entities(kind, api_key.schema_name, version).items():
             setattr(self, name, self._factory(name, entity))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        all_fields = self._all_fields.get(name)
-        if all_fields is None:
+        if not self._is_known(name, frozenset()):
             raise AttributeError(f"{self.api_key.title} has no class {name} in any version")
 
         def build_nothing(**given: Any) -> None:
@@ -41,18 +42,26 @@ class MessageSchema:
         setattr(self, name, build_nothing)
         return build_nothing
 
-    @functools.cached_property
-    def _all_fields(self) -> dict[str, set[str]]:
-        """By class: the fields it has in any version."""
-        known: dict[str, set[str]] = {}
-        for each in schema_name_map[self.api_key.schema_name]:
-            for name, entity in _entities(self._kind, self.api_key.schema_name, each).items():
-                known.setdefault(name, set()).update(field.name for field in dataclasses.fields(entity))
-        return known
+    def read_newest(self) -> None:
+        """Have the newest version at hand, too, for what the own one does not have."""
+        if not self._known:
+            self._read_next()
+
+    def _is_known(self, name: str, fields: Set[str]) -> bool:
+        """Whether the class has these fields in any version."""
+        while name not in self._known or not fields <= self._known[name]:
+            if not self._unread:
+                return False
+            self._read_next()
+        return True
+
+    def _read_next(self) -> None:
+        for name, entity in _entities(self._kind, self.api_key.schema_name, self._unread.pop()).items():
+            self._known.setdefault(name, set()).update(field.name for field in dataclasses.fields(entity))
 
     def _check(self, name: str, given: Set[str]) -> None:
-        unknown = given - self._all_fields[name]
-        if unknown:
+        if not self._is_known(name, given):
+            unknown = given - self._known.get(name, set())
             raise TypeError(f"{name} has no field {sorted(unknown)} in any version")
 
     def _factory(self, name: str, entity: type) -> Callable[..., Any]:

@@ -208,6 +208,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         size_bytes = len(request)
         if size_bytes > LARGE_REQUEST_BYTES and not is_counted and server.byte_budget.is_exhausted:
             return False
+        if not route.has_schemas and not server.dispatcher.load_schemas(route, self._go_on_soon):
+            return False
         self.endpoint.frames.value += 1
         slot = ResponseSlot(self, route, self._received_at, size_bytes)
         slots.append(slot)

@@ -1,5 +1,6 @@
 """From a frame to its handler and back: find, call, time, and turn errors into codes.  The only place that does."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -8,6 +9,7 @@ import structlog
 from kio.serial.errors import SerialError
 
 from broker.common.buffers import Buffer
+from broker.common.disk import DiskExecutor
 from broker.common.errors import ErrorCode, InvalidRequestError, KafkaError, UnsupportedVersionError
 from broker.common.tasks import BackgroundTasks
 from broker.metrics.request_metrics import FAILED, MALFORMED, REFUSED_SILENTLY, UNSUPPORTED, RequestMetrics
@@ -16,7 +18,13 @@ from broker.protocol.error_counts import error_counts
 from broker.protocol.error_responses import error_response
 from broker.protocol.errors import ProtocolError
 from broker.protocol.frames import Frame
-from broker.protocol.requests import Request, decode_request, encode_response, has_request_header_tags
+from broker.protocol.requests import (
+    Request,
+    decode_request,
+    encode_response,
+    has_request_header_tags,
+    load_schemas,
+)
 from broker.server.api_registry import ApiHandler, ApiRegistry
 from broker.server.quota_managers import QuotaManagers
 from broker.server.request_context import RequestContext
@@ -35,6 +43,7 @@ class Route:
         "call",
         "handler",
         "has_header_tags",
+        "has_schemas",
         "is_pipelined",
         "metrics",
         "services",
@@ -56,6 +65,7 @@ class Route:
         self.has_header_tags = (
             handler.takes_frames and version in handler.versions and has_request_header_tags(handler.api_key, version)
         )
+        self.has_schemas = handler.takes_frames  # those read by hand need none
         self.metrics = metrics.route(handler.api_key.title, version)
 
 
@@ -71,12 +81,16 @@ class Dispatcher:
         registry: ApiRegistry,
         services: Iterable[object],
         metrics: RequestMetrics,
+        disk: DiskExecutor | None = None,
         quotas: QuotaManagers | None = None,
     ) -> None:
+        """Schemas are loaded in a thread of `disk`, or without one in the loop."""
         self.registry = registry
         self.metrics = metrics
         self._stopwatch = metrics.stopwatch
         self._quotas = quotas
+        self._disk = disk
+        self._loading: dict[Route, list[Callable[[], None]]] = {}  # and whom to call then
         self._tasks = BackgroundTasks("request")
         available = [*services, registry]
         self._services = {handler.api_key: _services_of(handler, available) for handler in registry}
@@ -103,6 +117,30 @@ class Dispatcher:
                 route = Route(handler, handler.versions[-1], self._services[handler.api_key], self.metrics)
                 route.has_header_tags = False
         return route
+
+    def load_schemas(self, route: Route, on_loaded: Callable[[], None]) -> bool:
+        """Whether requests of this route may start now; if not, `on_loaded` is called when they may.
+
+        The first request waits for its schemas, and only it does: loading them in the loop would stop all clients.
+        """
+        if self._disk is None:
+            route.has_schemas = True
+            return True
+        waiting = self._loading.get(route)
+        if waiting is None:
+            waiting = self._loading[route] = []
+            loading = self._disk.submit(load_schemas, route.api_key, route.version)
+            loading.add_done_callback(lambda loaded: self._on_loaded(route, loaded))
+        waiting.append(on_loaded)
+        return False
+
+    def _on_loaded(self, route: Route, loaded: "asyncio.Future[None]") -> None:
+        error = None if loaded.cancelled() else loaded.exception()
+        if error is not None:
+            log.warning("schemas_not_loaded", api=route.api_key.title, version=route.version, exc_info=error)
+        route.has_schemas = True  # what went wrong is seen again, and answered, when the request is read
+        for on_loaded in self._loading.pop(route):
+            on_loaded()
 
     def start(self, route: Route, frame: Frame, context: RequestContext, slot: ResponseSlot) -> None:
         """Begin a request.  The slot is filled now or later, or its connection is closed."""

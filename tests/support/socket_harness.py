@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from broker.common.disk import DiskExecutor
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.metrics.registry import MetricsRegistry
@@ -32,17 +33,22 @@ def handler_of(function: Callable[..., Any]) -> ApiHandler:
     return handler
 
 
-def dispatcher_of(*functions: Callable[..., Any], services: Iterable[object] = ()) -> Dispatcher:
+def dispatcher_of(
+    *functions: Callable[..., Any], services: Iterable[object] = (), disk: DiskExecutor | None = None
+) -> Dispatcher:
     """ApiVersions and the given handlers."""
     registry = ApiRegistry(handler_of(each) for each in (api_versions, *functions))
-    return Dispatcher(registry, [ApiVersionManager(registry), *services], RequestMetrics(MetricsRegistry()))
+    return Dispatcher(registry, [ApiVersionManager(registry), *services], RequestMetrics(MetricsRegistry()), disk)
 
 
 def server_of(
-    *functions: Callable[..., Any], services: Iterable[object] = (), overrides: dict[str, str] | None = None
+    *functions: Callable[..., Any],
+    services: Iterable[object] = (),
+    overrides: dict[str, str] | None = None,
+    disk: DiskExecutor | None = None,
 ) -> SocketServer:
     config = BrokerConfig.from_properties({**PROPERTIES, **(overrides or {})})
-    return SocketServer(ConfigHolder(config), dispatcher_of(*functions, services=services))
+    return SocketServer(ConfigHolder(config), dispatcher_of(*functions, services=services, disk=disk))
 
 
 @asynccontextmanager

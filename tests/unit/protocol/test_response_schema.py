@@ -1,6 +1,7 @@
 import pytest
 
 from broker.common.errors import ErrorCode
+from broker.protocol import response_schema
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE
 from broker.protocol.requests import decode_response, encode_response
@@ -46,6 +47,31 @@ def test_a_class_the_version_lacks_builds_nothing() -> None:
 def test_a_class_no_version_has_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="ListOffsets has no class Lisst"):
         ResponseSchema.of(ApiKey.LIST_OFFSETS, 1).Lisst  # noqa: B018
+
+
+def test_the_newest_version_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def entities(kind: str, schema_name: str, version: int) -> dict[str, type]:
+        read.append(version)
+        return all_entities(kind, schema_name, version)
+
+    all_entities = response_schema._entities
+    monkeypatch.setattr(response_schema, "_entities", entities)
+    schema = ResponseSchema("response", ApiKey.METADATA, 4)
+    schema.read_newest()
+    schema.read_newest()
+    schema.MetadataResponseTopic(
+        error_code=ErrorCode.none,
+        name="t",
+        is_internal=False,
+        partitions=(),
+        topic_id=None,  # from 10 on
+    )
+    assert read == [4, 13]
+    with pytest.raises(TypeError, match="topic_ids"):
+        schema.MetadataResponseTopic(topic_ids=None)
+    assert sorted(read[1:]) == list(range(14)), "each once"
 
 
 def test_a_schema_is_made_once() -> None:

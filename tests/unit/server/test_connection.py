@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.common.disk import InlineDiskExecutor
 from broker.common.errors import ErrorCode
 from broker.metrics.request_metrics import IDLE, MALFORMED, STALLED, TOO_LARGE, UNSUPPORTED
 from broker.protocol.api_keys import ApiKey
@@ -164,6 +165,65 @@ async def test_produce_follows_open_produce_and_answers_leave_in_order(server: S
     assert transport.writes == 1, "what is answered in one turn leaves in one write"
     desk.answer(0)
     assert transport.correlation_ids() == [0, 1, 2, 3]
+
+
+class HeldDisk(InlineDiskExecutor):
+    """Does what it is told when the test says so."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[asyncio.Future[Any], Any]] = []
+
+    def submit(self, function: Any, *args: Any, **kwargs: Any) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.told.append((future, lambda: function(*args, **kwargs)))
+        return future
+
+    def work(self) -> None:
+        for future, function in self.told:
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)
+
+
+async def test_the_first_request_of_a_version_waits_for_its_schemas_and_no_other_does(desk: Desk) -> None:
+    disk = HeldDisk()
+    server = server_of(produce, fetch, list_groups, heartbeat, services=[desk], disk=disk)
+    async with server.dispatcher.running(), server.running():
+        (first, first_transport), (second, second_transport), (gone, _) = (connected(server) for _ in range(3))
+        receive(first, list_groups_request(1) + list_groups_request(2))
+        receive(gone, list_groups_request(8))
+        receive(second, produce_request(3))
+        desk.answer()
+        assert second_transport.correlation_ids() == [3], "produce is read by hand"
+        receive(second, list_groups_request(4))
+        assert (len(disk.told), first_transport.is_reading, second_transport.is_reading) == (1, False, False)
+        gone.connection_lost(None)
+        disk.work()
+        await turns()
+        assert first_transport.correlation_ids() == [1, 2]
+        assert second_transport.correlation_ids() == [3, 4]
+        receive(first, list_groups_request(5))
+        assert first_transport.correlation_ids() == [1, 2, 5]
+        assert len(disk.told) == 1
+
+
+async def test_schemas_that_cannot_be_loaded_are_the_request_s_trouble(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = HeldDisk()
+    server = server_of(list_groups, services=[desk], disk=disk)
+
+    def fail(api_key: int, version: int) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr("broker.server.dispatcher.load_schemas", fail)
+    async with server.dispatcher.running(), server.running():
+        connection, transport = connected(server)
+        receive(connection, list_groups_request(1))
+        disk.work()
+        await turns()
+        assert transport.correlation_ids() == [1]
 
 
 async def test_another_request_waits_for_open_produce_and_holds_up_what_follows(
