@@ -46,7 +46,7 @@ class QuotaWorld(RequestWorld):
         ClientQuotaMetrics(self.registry).observe(self.quotas)
         apis = ApiRegistry(handler_of(each) for each in (produce, fetch, *handlers))
         known = (self.replicas, self.sessions, self.metadata, self.config, *services)
-        self.server = SocketServer(self.config, Dispatcher(apis, known, metrics, self.quotas))
+        self.server = SocketServer(self.config, Dispatcher(apis, known, metrics, quotas=self.quotas))
 
     def _read_stopwatch(self) -> float:
         """Each reading is `work_seconds` later than the one before."""

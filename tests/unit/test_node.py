@@ -84,7 +84,7 @@ async def test_without_a_controller_an_empty_directory_stays_without_identity(tm
     )
     network = Node(config).network
     assert await ask_for_cluster_id(config, network) is None
-    with pytest.raises(BrokerStartError, match="no controller told the cluster id.*is one of 127.*wherry format"):
+    with pytest.raises(BrokerStartError, match=r"no controller told the cluster id.*is one of 127.*wherry format"):
         await wait_for_cluster_id(config, network)
 
 
