@@ -77,7 +77,11 @@ class _Story:
         self.cluster = SimCluster(
             loop,
             dedicated_controller=self.chance.random() < 0.5,
-            properties=RACK_AWARE if self.chance.random() < 0.5 else {},
+            properties={
+                **(RACK_AWARE if self.chance.random() < 0.5 else {}),
+                # A leader that comes back begins with the one it wrote last.
+                "replica.high.watermark.checkpoint.interval.ms": self.chance.choice(("700", "60000")),
+            },
             properties_of=lambda node_id: {"broker.rack": f"rack-{node_id % 2}"},
         )
         self.observer = ClusterObserver(self.cluster)

@@ -60,6 +60,7 @@ class ClusterObserver:
         self._cluster = cluster
         self._leaders: dict[tuple[TopicIdPartition, int], int] = {}
         self._high_watermarks: dict[tuple[TopicIdPartition, int, int], int] = {}
+        self._highest: dict[TopicIdPartition, int] = {}  # high watermark that any leader ever had
         self._committed: dict[TopicIdPartition, list[Batch]] = {}
         self._image: MetadataImage | None = None
         self._watched: list[tuple[UnifiedLog, list[UnifiedLog]]] = []  # leaders' logs, and those of their members
@@ -118,8 +119,12 @@ class ClusterObserver:
             self._check_members(partition, registration, high_watermark)
 
     def _check_members(self, partition: Partition, registration: PartitionRegistration, high_watermark: int) -> None:
-        """Who the controller believes in sync may be elected next: it has all that is committed."""
+        """Who the controller believes in sync may be elected next: it has all that ever was committed.
+
+        The leader may know less: it begins with the high watermark it heard of last, or has on its disk.
+        """
         name = name_of(partition)
+        committed = self._highest[name] = max(high_watermark, self._highest.get(name, 0))
         if not set(registration.isr) <= set(registration.replicas):
             raise Violation(
                 f"{name.topic_partition}: ISR {registration.isr} is not within the replicas {registration.replicas}"
@@ -127,11 +132,10 @@ class ClusterObserver:
         members = []
         for member in registration.isr:
             log = self._cluster.log_of(member, name.topic_partition)
-            if log is not None and self._cluster.is_registered(member) and log.log_end_offset < high_watermark:
+            if log is not None and self._cluster.is_registered(member) and log.log_end_offset < committed:
                 raise Violation(
                     f"{name.topic_partition}: broker {member} is in the ISR {registration.isr} of epoch "
-                    f"{registration.leader_epoch} and ends at {log.log_end_offset}, the high watermark is "
-                    f"{high_watermark}"
+                    f"{registration.leader_epoch} and ends at {log.log_end_offset}, {committed} are committed"
                 )
             if log is not None and log is not partition.local_log:
                 members.append(log)
