@@ -70,6 +70,12 @@ class LibrdkafkaProducer:
             self.failures.append(f"fatal: {error}")
 
     def _run(self) -> None:
+        try:
+            self._offer()
+        except confluent_kafka.KafkaException as error:  # fatal: an application would have to begin anew
+            self.failures.append(f"gave up: {error}")
+
+    def _offer(self) -> None:
         began = time.monotonic()
         offered = 0
         while not self._stop.is_set():
@@ -108,7 +114,10 @@ class LibrdkafkaProducer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        try:
+            left = self._producer.flush(FLUSH_TIMEOUT_S)
+        except confluent_kafka.KafkaException:
+            return  # a fatal error, which is among the failures
         assert left == 0, f"{self.name}: {left} records are still under way {FLUSH_TIMEOUT_S} s after the faults"
 
 
