@@ -196,7 +196,8 @@ class _Story:
         if image is None:
             return "the controller is off"
         for node_id in self.cluster.broker_ids:
-            if image.brokers[node_id].fenced:
+            registration = image.brokers.get(node_id)
+            if registration is None or registration.fenced:
                 return f"broker {node_id} is fenced"
         for topic in image.topics.by_id.values():
             for number, partition in topic.partitions.items():

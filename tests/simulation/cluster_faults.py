@@ -149,9 +149,10 @@ class ClusterFaults:
     def _somebody_lacks_bytes(self) -> bool:
         """Whether a broker has lost bytes and is still in the ISRs of its registration from before."""
         image = self._newest_image()
-        return image is not None and any(
-            image.brokers[node_id].epoch == epoch for node_id, epoch in self._lost_in.items()
-        )
+        if image is None:
+            return False
+        registered = {node_id: image.brokers.get(node_id) for node_id in self._lost_in}
+        return any(each is not None and each.epoch == self._lost_in[node_id] for node_id, each in registered.items())
 
     def _newest_image(self) -> MetadataImage | None:
         self._image = self._cluster.image or self._image
