@@ -42,6 +42,7 @@ class LibrdkafkaProducer:
         self.failures: list[str] = []
         self.complaints: collections.Counter[str] = collections.Counter()
         self.sent = 0
+        self._gave_up = False
         self._number, self._topic, self._partitions, self._rate = number, topic, partitions, rate
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -74,6 +75,7 @@ class LibrdkafkaProducer:
             self._offer()
         except confluent_kafka.KafkaException as error:  # fatal: an application would have to begin anew
             self.failures.append(f"gave up: {error}")
+            self._gave_up = True
 
     def _offer(self) -> None:
         began = time.monotonic()
@@ -114,10 +116,9 @@ class LibrdkafkaProducer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-        try:
-            left = self._producer.flush(FLUSH_TIMEOUT_S)
-        except confluent_kafka.KafkaException:
-            return  # a fatal error, which is among the failures
+        if self._gave_up:
+            return
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
         assert left == 0, f"{self.name}: {left} records are still under way {FLUSH_TIMEOUT_S} s after the faults"
 
 
