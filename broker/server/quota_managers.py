@@ -41,7 +41,8 @@ class QuotaManagers:
         self.produce.set_limits(limits_of(image.client_quotas, PRODUCER_BYTE_RATE))
         self.fetch.set_limits(limits_of(image.client_quotas, CONSUMER_BYTE_RATE))
         self.request.set_limits(limits_of(image.client_quotas, REQUEST_PERCENTAGE))
-        self.is_configured = bool(image.client_quotas)
+        # Those of controller_mutation_rate count, too: the controller's answers tell delays.
+        self.is_configured = any(kind != "ip" for entity in image.client_quotas for kind, _ in entity)
 
     def charge_of(self, frame: Frame, context: RequestContext, slot: ResponseSlot) -> RequestCharge:
         """What the request will cost its client."""

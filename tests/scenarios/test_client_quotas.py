@@ -10,9 +10,12 @@ import pytest
 
 from broker.common.errors import ErrorCode
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.requests import encode_request
 from tests.support.builders import batch, settle, values_of
 from tests.support.quota_world import QuotaClient, QuotaWorld
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.socket_harness import receive
+from tests.unit.server.handlers.test_fetch import request as fetch_request
 from tests.unit.server.handlers.test_produce import request as produce_request
 
 NONE = timedelta(0)
@@ -118,6 +121,38 @@ def test_pipelined_requests_are_answered_and_the_longest_delay_counts(tmp_path: 
         assert delays == sorted(delays)
         assert delays[2] > delays[1] > NONE
         assert await client.wait_until_read() == pytest.approx(delays[2].total_seconds(), abs=0.002)
+
+    tell(tmp_path, story)
+
+
+def test_a_shorter_delay_does_not_end_a_longer_one(tmp_path: Path) -> None:
+    async def story(world: QuotaWorld) -> None:
+        client = world.client()
+        for delay_ms in (700, 300, 900, 100):
+            client.connection.throttle(delay_ms)
+        assert await client.wait_until_read() == pytest.approx(0.9, abs=0.002)
+
+    tell(tmp_path, story)
+
+
+def test_what_came_with_a_request_that_is_throttled_waits_too(tmp_path: Path) -> None:
+    async def story(world: QuotaWorld) -> None:
+        await world.fill(3, 1000)
+        world.set_quota({"consumer_byte_rate": 150.0})
+        client = world.client()
+        await client.fetch(0, partition_max_bytes=1000)
+        frames = [
+            encode_request(ApiKey.FETCH, 12, number, "app", fetch_request(12, ("t", 0, 1), partition_max_bytes=1000))
+            for number in range(2)
+        ]
+        receive(client.connection, b"".join(frames))
+        first = await client.answer(ApiKey.FETCH, 12)
+        assert first.throttle_time > NONE
+        assert len(client.transport.responses()) == client.answered
+        await asyncio.sleep(first.throttle_time.total_seconds() - 0.001)
+        assert len(client.transport.responses()) == client.answered
+        await asyncio.sleep(0.002)
+        await client.answer(ApiKey.FETCH, 12)
 
     tell(tmp_path, story)
 

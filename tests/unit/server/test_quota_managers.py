@@ -44,6 +44,16 @@ def test_each_key_is_a_kind_of_its_own() -> None:
     assert world.limits() == [None, None, None]
 
 
+def test_quotas_of_addresses_and_of_changes_limit_nothing_here() -> None:
+    world = World()
+    address = (ClientQuotaEntity(entity_type="ip", entity_name="10.0.0.1"),)
+    world.replay(quota("connection_creation_rate", 1.0, address))
+    assert not world.quotas.is_configured
+    world.replay(quota("controller_mutation_rate", 1.0))
+    assert world.quotas.is_configured  # for the delays of the controller
+    assert world.limits() == [None, None, None]
+
+
 def test_other_changes_leave_quotas_alone() -> None:
     world = World()
     world.replay(quota("producer_byte_rate", 1.0))
