@@ -59,9 +59,13 @@ class ObjectIdentity:
 
 @dataclass(frozen=True, slots=True)
 class CombinedSegment:
-    """An object ready for its PUT: `buffers` one after the other are its bytes."""
+    """An object ready for its PUT: `buffers` one after the other are its bytes.
+
+    `event` is the metadata as the value of its record, to be sent as it is unless a slice lost its ground meanwhile.
+    """
 
     metadata: RemoteWalCombinedLogSegmentMetadataRecord
+    event: bytes
     buffers: tuple[Buffer, ...]
 
     @property
@@ -98,7 +102,7 @@ def build_combined_segment(
     metadata = dataclasses.replace(metadata, object_size_in_bytes=object_size)
     table = encode(metadata)
     footer = _FOOTER.pack(len(table), crc32c(table), _MAGIC, _VERSION)
-    return CombinedSegment(metadata, (*(each.records for each in ordered), table + footer))
+    return CombinedSegment(metadata, table, (*(each.records for each in ordered), table + footer))
 
 
 def table_row_size_max(topic: str, epoch_count: int = 1) -> int:

@@ -55,6 +55,7 @@ def test_the_trailer_is_the_combined_event_and_a_footer() -> None:
     size, checksum, magic, version = struct.unpack(">iI4sb", data[-13:])
     table = data[-13 - size : -13]
     assert (table, checksum) == (encode(combined.metadata), crc32c(table))
+    assert table == combined.event
     assert (magic, version) == (b"KWAL", 1)
     assert decode(table) == combined.metadata == read_object(data)
     assert len(data) == BAR_SLICE.size + size + FOOTER_SIZE
