@@ -1,6 +1,6 @@
 """What tests need from outside is checked once: missing tools skip with a sentence, or fail where they are required.
 
-`WHERRY_REQUIRE=java,kcat` (set by continuous integration) turns the skips of these markers into failures.
+`WHERRY_REQUIRE=java,kcat,s3` (set by continuous integration) turns the skips of these markers into failures.
 """
 
 import os
@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import java_tools
+from tests.support import java_tools, s3_server
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "java": java_tools.why_not_available,
+    "s3": s3_server.why_not_available,
     "kcat": lambda: None if shutil.which("kcat") else "kcat is missing: install Debian's package kcat",
 }
 

@@ -45,7 +45,11 @@ SESSIONS = "kafka_server_fetchsessioncache"
 # What one healthy node does not show from outside, and the test that moves it at its owner.
 _FOLLOWING = "tests/unit/metrics/test_fetcher_metrics.py::test_what_following_moves"
 _QUOTAS = "tests/scenarios/test_client_quotas.py::{}"
+_OBJECT_STORE = "tests/unit/metrics/test_object_store_metrics.py::test_a_request_moves_them_all"
 MOVED_BY_UNIT_TEST = {
+    "broker_objectstore_requests_total": _OBJECT_STORE,
+    "broker_objectstore_bytes_total": _OBJECT_STORE,
+    "broker_objectstore_request_seconds": _OBJECT_STORE,
     "kafka_server_replicafetchermanager_maxlag": _FOLLOWING,
     "kafka_server_replicafetchermanager_minfetchrate": _FOLLOWING,
     "kafka_server_replicafetchermanager_failedpartitionscount": _FOLLOWING,

