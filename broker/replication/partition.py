@@ -198,7 +198,7 @@ class Partition:
         self._update_remote_replicas()
         was_leader = self.is_leader
         if registration.leader_epoch > self.leader_epoch:
-            self._begin_leader_epoch(local, registration, is_new_leader=not was_leader)
+            self._begin_leader_epoch(local, registration)
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leader_id = self._context.local_broker_id
@@ -208,20 +208,13 @@ class Partition:
         self._in_sync.maybe_tell_recovery()
         return not was_leader
 
-    def _begin_leader_epoch(
-        self, local: UnifiedLog, registration: PartitionRegistration, *, is_new_leader: bool
-    ) -> None:
+    def _begin_leader_epoch(self, local: UnifiedLog, registration: PartitionRegistration) -> None:
         end_offset = local.log_end_offset
         self.leader_epoch_start_offset = end_offset
         local.maybe_assign_epoch_start_offset(registration.leader_epoch, end_offset)
         now_ms = self._context.monotonic_ms()
         for broker_id, replica in self.remote_replicas.items():
-            replica.reset(
-                leader_log_end_offset=end_offset,
-                now_ms=now_ms,
-                is_new_leader=is_new_leader,
-                is_in_sync=broker_id in registration.isr,
-            )
+            replica.reset(now_ms=now_ms, is_in_sync=broker_id in registration.isr)
 
     def make_follower(self, registration: PartitionRegistration) -> bool:
         """Follow from now on; returns whether the leader epoch is new, so that fetching must begin anew."""

@@ -50,18 +50,19 @@ class ReplicaState:
         self.last_fetch_time_ms = now_ms
         self.broker_epoch = broker_epoch
 
-    def reset(self, *, leader_log_end_offset: int, now_ms: int, is_new_leader: bool, is_in_sync: bool) -> None:
-        """A new leader epoch begins: members of the ISR get the whole lag time, a new leader knows nothing else."""
+    def reset(self, *, now_ms: int, is_in_sync: bool) -> None:
+        """A leader epoch begins: members of the ISR get the whole lag time, and nothing else is known.
+
+        Kafka keeps what it knows when the same broker leads on.  But what we hear of as the next epoch may be several
+        in one change, with another leader among them whom the follower has cut its log for: only a fetch in this
+        epoch tells what it has.
+        """
         self.last_caught_up_time_ms = now_ms if is_in_sync else NEVER_MS
-        if is_new_leader:
-            self.log_start_offset = NO_OFFSET
-            self.log_end_offset = NO_OFFSET
-            self.last_fetch_leader_log_end_offset = NO_OFFSET
-            self.last_fetch_time_ms = NEVER_MS
-            self.broker_epoch = NO_EPOCH
-        else:
-            self.last_fetch_leader_log_end_offset = leader_log_end_offset
-            self.last_fetch_time_ms = now_ms if is_in_sync else NEVER_MS
+        self.log_start_offset = NO_OFFSET
+        self.log_end_offset = NO_OFFSET
+        self.last_fetch_leader_log_end_offset = NO_OFFSET
+        self.last_fetch_time_ms = NEVER_MS
+        self.broker_epoch = NO_EPOCH
 
     def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return leader_log_end_offset == self.log_end_offset or now_ms - self.last_caught_up_time_ms <= lag_time_max_ms

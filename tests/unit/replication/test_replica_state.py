@@ -38,20 +38,14 @@ def test_being_caught_up_is_having_everything_or_having_had_it_recently() -> Non
     assert not replica.is_caught_up(11, 131, 30)
 
 
-def test_a_new_leader_knows_nothing_but_gives_the_isr_its_time() -> None:
-    replica = ReplicaState(2)
-    fetched(replica, 10, leader_end=10, now_ms=100)
-    replica.reset(leader_log_end_offset=12, now_ms=500, is_new_leader=True, is_in_sync=True)
-    assert (replica.log_end_offset, replica.log_start_offset, replica.last_fetch_leader_log_end_offset) == (-1, -1, -1)
-    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms, replica.broker_epoch) == (500, NEVER_MS, -1)
-
-
-def test_the_same_leader_in_a_new_epoch_keeps_what_it_knows() -> None:
-    replica = ReplicaState(2)
-    fetched(replica, 10, leader_end=10, now_ms=100)
-    replica.reset(leader_log_end_offset=12, now_ms=500, is_new_leader=False, is_in_sync=False)
-    assert (replica.log_end_offset, replica.last_fetch_leader_log_end_offset, replica.broker_epoch) == (10, 12, 12)
-    assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms) == (NEVER_MS, NEVER_MS)
+def test_a_new_epoch_knows_nothing_but_gives_the_isr_its_time() -> None:
+    for is_in_sync, caught_up_ms in ((True, 500), (False, NEVER_MS)):
+        replica = ReplicaState(2)
+        fetched(replica, 10, leader_end=10, now_ms=100)
+        replica.reset(now_ms=500, is_in_sync=is_in_sync)
+        assert (replica.log_end_offset, replica.log_start_offset) == (-1, -1)
+        assert (replica.last_fetch_leader_log_end_offset, replica.broker_epoch) == (-1, -1)
+        assert (replica.last_caught_up_time_ms, replica.last_fetch_time_ms) == (caught_up_ms, NEVER_MS)
 
 
 def test_who_was_never_caught_up_is_not_because_the_clock_has_just_begun() -> None:

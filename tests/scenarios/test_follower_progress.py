@@ -1,0 +1,36 @@
+"""Stories about what a leader knows of its followers, and what keeps followers from going on."""
+
+import asyncio
+from pathlib import Path
+
+from tests.scenarios.test_followers import tell
+from tests.support.builders import batch
+from tests.support.replica_cluster import ReplicaCluster
+
+
+def test_epochs_that_come_as_one_change_commit_nothing_a_follower_has_cut(tmp_path: Path) -> None:
+    """Leader here, elsewhere and here again, heard of as one change: what followers had in the first is the past."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.create_topic(configs={"min.insync.replicas": "2"})
+        cluster.brokers[1].append(batch("a"))
+        await cluster.until_caught_up()
+        cluster.cut |= {(2, 1)}
+        cluster.brokers[1].append(batch("b"))
+        known = cluster.partition(1).remote_replicas
+        await cluster.until(lambda: known[3].log_end_offset == 2)
+        assert cluster.partition(1).log.high_watermark == 1
+        cluster.unaware.add(1)
+        cluster.elect(2)
+        await cluster.until(lambda: cluster.partition(3).log.log_end_offset == 1)  # broker 3 cuts "b"
+        cluster.cut |= {(3, 1)}
+        cluster.elect(1, isr=(1, 3))
+        cluster.tell(cluster.brokers[1])
+        leader, follower = cluster.partition(1).log, cluster.partition(3).log
+        assert (leader.log_end_offset, leader.high_watermark, follower.log_end_offset) == (2, 1, 1)
+        cluster.cut.clear()
+        cluster.unaware.clear()
+        await cluster.until_caught_up()
+        assert cluster.are_identical()
+
+    tell(tmp_path, story)
