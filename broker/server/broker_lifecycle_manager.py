@@ -80,7 +80,6 @@ class BrokerLifecycleManager:
         self._wants_registration = False
         self._has_lease = False
         self._lease_timer: asyncio.TimerHandle | None = None
-        self._fencing_listeners: list[Callable[[bool], None]] = []
         self._failures_in_row = 0
         self.failed_heartbeat_count = 0
         self.state = BrokerState.NOT_RUNNING
@@ -104,10 +103,6 @@ class BrokerLifecycleManager:
     @property
     def is_running(self) -> bool:
         return self.state is BrokerState.RUNNING
-
-    def on_fencing_change(self, listener: Callable[[bool], None]) -> None:
-        """Call `listener(is_fenced)` whenever it changes."""
-        self._fencing_listeners.append(listener)
 
     async def start(self, listeners: Sequence[Listener], previous_broker_epoch: int = NO_EPOCH) -> int:
         """Register, and return the epoch of the registration; heartbeats go on from there until the end.
@@ -352,8 +347,6 @@ class BrokerLifecycleManager:
             return
         self._has_lease = has_lease
         log.info("broker_unfenced" if has_lease else "broker_fenced", broker_epoch=self.broker_epoch)
-        for listener in self._fencing_listeners:
-            listener(not has_lease)
 
     def _move(self, event: LifecycleEvent) -> None:
         was, self.state = self.state, next_state(self.state, event)

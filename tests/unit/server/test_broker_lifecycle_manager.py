@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.common.errors import ErrorCode
 from broker.config.value_types import Listener
@@ -54,8 +55,13 @@ class Setup:
             highest_metadata_offset=lambda: self.metadata_offset,
             finalized_features=lambda: self.finalized,
         )
-        self.fencing: list[bool] = []
-        self.lifecycle.on_fencing_change(self.fencing.append)
+        self.logged: list[Any] = []
+
+    @property
+    def fencing(self) -> list[bool]:
+        """Whether it was fenced or unfenced, each time that changed."""
+        changes = {"broker_fenced": True, "broker_unfenced": False}
+        return [changes[entry["event"]] for entry in self.logged if entry["event"] in changes]
 
     async def _register(self, request: Any) -> Any:
         if self.is_deaf:
@@ -98,8 +104,9 @@ class Setup:
 def story_of(play: Callable[[SimLoop, Setup], Any], **properties: str) -> None:
     async def story(loop: SimLoop) -> None:
         setup = Setup(**properties)
-        async with setup.channel.running(), setup.lifecycle.running():
-            await play(loop, setup)
+        with capture_logs() as setup.logged:
+            async with setup.channel.running(), setup.lifecycle.running():
+                await play(loop, setup)
 
     simulate(story)
 
@@ -386,11 +393,12 @@ def test_a_broker_that_never_ran_has_nothing_to_hand_over() -> None:
 def test_leaving_fences() -> None:
     async def story(loop: SimLoop) -> None:
         setup = Setup()
-        async with setup.channel.running():
-            async with setup.lifecycle.running():
-                await setup.run()
-            assert setup.fencing == [False, True]
-            assert setup.lifecycle.state is BrokerState.SHUTTING_DOWN
+        with capture_logs() as setup.logged:
+            async with setup.channel.running():
+                async with setup.lifecycle.running():
+                    await setup.run()
+                assert setup.fencing == [False, True]
+                assert setup.lifecycle.state is BrokerState.SHUTTING_DOWN
 
     simulate(story)
 
