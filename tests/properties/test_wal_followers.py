@@ -133,7 +133,7 @@ class Follower:
         self.records[entry] = records
 
     def catch_up(self) -> None:
-        while True:
+        for _ in range(200):  # more rounds than there are slices: each one appends, drops or asks
             plan = self.map.plan(self.lineage, 0)
             for epoch in plan.epochs_to_ask:
                 self.lineage.answered(epoch, self.history.answer(epoch), LEADER_EPOCH)
@@ -141,6 +141,7 @@ class Follower:
                 self.append(each.entry)
             if not plan.slices and not plan.epochs_to_ask:
                 return
+        raise AssertionError(f"no end at {self.end}")
 
     def append(self, entry: WalEntry) -> None:
         try:

@@ -90,6 +90,7 @@ class Follower:
         for epoch in range(leader.epoch):
             lineage.answered(epoch, leader.world.log.end_offset_for_epoch(epoch), leader.epoch)
         while slices := self.map.plan(lineage, 0).slices:
+            before = log.log_end_offset
             for each_range in plan_ranges([each.entry for each in slices]):
                 answer = self.bytes[each_range.object_key][each_range.start : each_range.end]
                 for entry in each_range.entries:
@@ -102,6 +103,7 @@ class Follower:
                     for batch in plan.batches:
                         log.append_as_follower(batch.buffer, leader.epoch)
             self.map.log_moved(log.log_end_offset, 0)
+            assert log.log_end_offset > before
 
 
 APPENDS = st.lists(
