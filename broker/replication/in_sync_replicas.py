@@ -137,19 +137,21 @@ class InSyncReplicas:
 
     def _propose(self, pending: PendingPartitionChange) -> None:
         self.state = pending
-        self._submit(pending)
-
-    def _submit(self, pending: PendingPartitionChange) -> None:
         proposal = ProposedIsr(
             leader_epoch=self._partition.leader_epoch,
             partition_epoch=self._partition.partition_epoch,
             isr=tuple(IsrMember(broker_id, self._known_broker_epoch(broker_id)) for broker_id in pending.proposed_isr),
             leader_recovery_state=pending.leader_recovery_state,
         )
+        self._submit(pending, proposal)
+
+    def _submit(self, pending: PendingPartitionChange, proposal: ProposedIsr) -> None:
+        """The same words each time: they are about the processes that had the records when the change was decided on,
+        and a member that has come back since, with less, is told apart by its broker epoch."""
         self._context.alter_partition_manager.submit(
             TopicIdPartition(self._partition.topic_id, *self._partition.topic_partition),
             proposal,
-            lambda answer: self._on_alter_partition_answer(pending, answer),
+            lambda answer: self._on_alter_partition_answer(pending, proposal, answer),
         )
 
     def _known_broker_epoch(self, broker_id: int) -> int:
@@ -158,7 +160,9 @@ class InSyncReplicas:
         replica = self._partition.remote_replicas.get(broker_id)
         return NO_EPOCH if replica is None else replica.broker_epoch
 
-    def _on_alter_partition_answer(self, pending: PendingPartitionChange, answer: AlterPartitionAnswer) -> None:
+    def _on_alter_partition_answer(
+        self, pending: PendingPartitionChange, proposal: ProposedIsr, answer: AlterPartitionAnswer
+    ) -> None:
         if self.state is not pending:
             return  # metadata arrived first
         if isinstance(answer, LeaderAndIsr):
@@ -170,7 +174,7 @@ class InSyncReplicas:
             self.state = pending.last_committed
             self._partition.on_isr_changed()
         elif answer not in ANSWERS_THAT_WAIT_FOR_METADATA:
-            self._submit(pending)
+            self._submit(pending, proposal)
 
     def _commit_isr(self, pending: PendingPartitionChange, answer: LeaderAndIsr) -> None:
         if (

@@ -84,6 +84,24 @@ def test_other_errors_are_asked_again(tmp_path: Path, error: int) -> None:
     assert world.partition().isr == (1, 2, 3)
 
 
+def test_what_is_asked_again_is_about_the_processes_it_was_asked_about_first(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1, 2))
+    world.append(batch("a", "b"))
+    follower_fetches(world, 2, 2)
+    follower_fetches(world, 3, 2)
+    ((_, first, _),) = world.alter_partition.proposals
+    assert first.isr == (IsrMember(1, 11), IsrMember(2, 12), IsrMember(3, 13))
+    world.register_brokers(3, epoch=99)  # it comes back without its records
+    world.partition().update_follower_fetch_state(
+        3, fetch_offset=0, log_start_offset=0, leader_log_end_offset=2, replica_epoch=99
+    )
+    world.alter_partition.answer(ErrorCode.not_controller)
+    ((_, again, _),) = world.alter_partition.proposals
+    assert again == first
+    world.alter_partition.answer(ErrorCode.ineligible_replica)
+    assert (world.partition().maximal_isr, world.partition().log.high_watermark) == ((1, 2), 2)
+
+
 def test_a_late_answer_belongs_to_a_state_that_is_gone(tmp_path: Path) -> None:
     world = replicated(tmp_path, isr=(1, 2))
     follower_fetches(world, 3, 0)
