@@ -391,15 +391,15 @@ class Partition:
 
     def follower_error(self, replica_id: int, replica_epoch: int, current_leader_epoch: int) -> ErrorCode | None:
         """Why a follower may not fetch: not a replica (yet), or another incarnation of the broker than registered."""
-        replica = self.remote_replicas.get(replica_id)
-        if replica is None:
+        if replica_id not in self.remote_replicas:
             # Metadata lags during a reassignment: with the epoch it retries, without it refreshes first.
             return ErrorCode.not_leader_or_follower if current_leader_epoch < 0 else ErrorCode.unknown_leader_epoch
         if replica_epoch != NO_EPOCH:
-            if replica_epoch < replica.broker_epoch:
-                return ErrorCode.not_leader_or_follower  # its successor, whose log may be shorter, has fetched already
+            # Kafka refuses older epochs only and remembers what it is told.  But once a newer incarnation, whose log
+            # may be shorter, has fetched, the older must not count, and only the metadata can tell which epochs exist:
+            # who is ahead of ours asks again.
             registration = self._context.metadata_cache.image.brokers.get(replica_id)
-            if registration is not None and registration.epoch > replica_epoch:
+            if registration is None or registration.epoch != replica_epoch:
                 return ErrorCode.not_leader_or_follower
         return None
 

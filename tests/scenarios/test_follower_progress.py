@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from broker.replication.fetch_params import FetchParams, FetchPartition
 from tests.scenarios.test_followers import tell
 from tests.support.builders import batch
 from tests.support.replica_cluster import ReplicaCluster
@@ -32,5 +33,37 @@ def test_epochs_that_come_as_one_change_commit_nothing_a_follower_has_cut(tmp_pa
         cluster.unaware.clear()
         await cluster.until_caught_up()
         assert cluster.are_identical()
+
+    tell(tmp_path, story)
+
+
+def test_a_fetch_with_an_epoch_nobody_has_does_not_lock_a_follower_out(tmp_path: Path) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.create_topic()
+        cluster.brokers[1].append(batch("a"))
+        await cluster.until_caught_up()
+        forged = FetchParams(17, replica_id=2, replica_epoch=1 << 62)
+        await cluster.brokers[1].start_fetch(forged, [FetchPartition("t", 0, 1, 1000)])
+        cluster.brokers[1].append(batch("b"))
+        await cluster.until_caught_up(seconds=1)
+
+    tell(tmp_path, story)
+
+
+def test_a_follower_the_leader_has_not_heard_of_yet_is_served_once_it_has(tmp_path: Path) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.create_topic()
+        cluster.brokers[1].append(batch("a"))
+        await cluster.until_caught_up()
+        await cluster.kill(2)
+        cluster.unaware.add(1)
+        cluster.start(2)
+        cluster.brokers[1].append(batch("b"))
+        await asyncio.sleep(0.5)
+        assert cluster.partition(2).log.log_end_offset == 1
+        assert cluster.partition(1).log.high_watermark == 1
+        cluster.unaware.clear()
+        cluster.tell(cluster.brokers[1])
+        await cluster.until_caught_up(seconds=1)
 
     tell(tmp_path, story)
