@@ -40,7 +40,7 @@ from broker.replication.truncation import common_end_offset
 
 log = structlog.get_logger(__name__)
 
-INTERRUPT_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
+PATIENCE_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
 YIELD_BYTES: Final = 1024 * 1024  # appended without letting others run: what a leader appends at once for a producer
 
 # The leader, or we, have not heard of the latest metadata yet: worth another try, not worth a warning.
@@ -82,6 +82,7 @@ class ReplicaFetcher:
         self._changed = asyncio.Event()
         self._asking: asyncio.Timeout | None = None
         self._interruptible_from = 0.0
+        self.patience_seconds = PATIENCE_SECONDS  # how long a fetch may take before new partitions interrupt it
         self._session_errors = 0  # in a row
         self._is_unavailable = False
         self._log = log.bind(fetcher=name, leader=leader_id)
@@ -97,8 +98,9 @@ class ReplicaFetcher:
     def add(self, state: PartitionFetchState) -> None:
         """Follow from the next fetch on; a partition that is followed in this epoch already stays as it is."""
         present = self._plan.get(state.topic_partition)
-        if present is None or not (present.leader_epoch == state.leader_epoch and present.replica.is_valid):
-            self._plan.add(state)
+        if present is not None and present.leader_epoch == state.leader_epoch and present.replica.is_valid:
+            return
+        self._plan.add(state)
         self._changed.set()
         if self._asking is not None and self._asking.when() is None:
             self._asking.reschedule(max(self._now(), self._interruptible_from))
@@ -126,6 +128,9 @@ class ReplicaFetcher:
             return
         try:
             answers = await self._ask(requests)
+        except TimeoutError:
+            self.patience_seconds *= 2  # partitions that come faster than answers would keep all answers away
+            return
         except LeaderUnavailableError as error:
             self._on_unavailable(error)
             self._delay_asked(requests)
@@ -134,20 +139,19 @@ class ReplicaFetcher:
         else:
             self._session_errors = 0
             self._is_unavailable = False
+            self.patience_seconds = PATIENCE_SECONDS
             await self._take(requests, answers)
 
     async def _ask(self, requests: dict[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
-        """One fetch.  A partition that is added while the leader waits for records has it begin anew: whoever has a
-        new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it."""
+        """One fetch.  A partition that is added while the leader waits for records interrupts it (TimeoutError): whoever
+        has a new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it."""
         now = self._now()
         self._stats.requests += 1
         self.rate.mark(now)
-        self._interruptible_from = now + INTERRUPT_SECONDS
+        self._interruptible_from = now + self.patience_seconds
         try:
             async with asyncio.timeout_at(None) as self._asking:
                 return await self._leader.fetch(requests, max_wait_ms=self._wait_ms(now))
-        except TimeoutError:
-            return {}
         finally:
             self._asking = None
 

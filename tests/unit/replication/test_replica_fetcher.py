@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,12 @@ from broker.common.identifiers import TopicPartition
 from broker.log.log_append import LogAppendInfo
 from broker.replication.fetch_params import EpochEndOffset
 from broker.replication.follower_replica import FollowerReplica
-from broker.replication.leader_endpoint import FetchedPartition, FetchSessionError, LeaderUnavailableError
+from broker.replication.leader_endpoint import (
+    FetchedPartition,
+    FetchSessionError,
+    FollowerFetch,
+    LeaderUnavailableError,
+)
 from broker.replication.partition_fetch_state import PartitionFetchState
 from tests.support.builders import settle
 from tests.support.sim_loop import SimLoop, simulate
@@ -306,6 +311,47 @@ def test_a_partition_that_is_added_interrupts_a_fetch_that_waits(tmp_path: Path)
         world.leader.answer({})
         await world.fetcher.work_once()
         assert set(world.leader.asked[-1]) == {T, ("other", 0)}
+
+    tell(tmp_path, story)
+
+
+def test_partitions_that_keep_coming_do_not_keep_answers_away(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.create_topic("other", replicas=(2, 1), leader=2)
+        world.follow()
+        asked_at = []
+
+        async def answer_slowly(
+            requests: Mapping[TopicPartition, FollowerFetch], *, max_wait_ms: int
+        ) -> Mapping[TopicPartition, FetchedPartition]:
+            asked_at.append(now())
+            await asyncio.sleep(0.3)
+            return {T: FetchedPartition(high_watermark=1, log_start_offset=0, records=records(0, "a"))}
+
+        world.leader.fetch = answer_slowly  # type: ignore[method-assign]
+        task = asyncio.ensure_future(world.fetcher.run())
+        while world.partition().log.log_end_offset == 0 and now() < 10:
+            world.fetcher.add(PartitionFetchState(FollowerReplica(world.partition("other"), 0)))
+            await asyncio.sleep(0.01)
+            world.fetcher.remove(TopicPartition("other", 0))
+        # Each fetch that is given up makes the next one wait longer for its answer.
+        assert asked_at[:4] == pytest.approx([0.0, 0.05, 0.15, 0.35], abs=0.02)
+        assert now() == pytest.approx(0.65, abs=0.02)
+        assert world.fetcher.patience_seconds == 0.05
+        task.cancel()
+
+    tell(tmp_path, story)
+
+
+def test_a_partition_that_is_followed_already_interrupts_nothing(tmp_path: Path) -> None:
+    async def story(world: FetcherWorld) -> None:
+        world.follow()
+        round_ = asyncio.ensure_future(world.fetcher.work_once())
+        await asyncio.sleep(0.02)
+        world.follow()
+        await asyncio.sleep(1)
+        assert (round_.done(), world.leader.cancelled) == (False, 0)
+        round_.cancel()
 
     tell(tmp_path, story)
 
