@@ -74,7 +74,7 @@ class FetchPlan:
         return min(delays) if delays else None
 
     def requests(self, now: float) -> dict[TopicPartition, FollowerFetch]:
-        """What to ask for now, what is new since the last call at the end: the plan's own, and not to be changed.
+        """What to ask for now, what has moved or come back last: the plan's own, and not to be changed.
 
         Truncates what has to be cut first."""
         if now >= self._look_at_all_at:

@@ -54,7 +54,7 @@ class LeaderEndPoint(Protocol):
     ) -> Mapping[TopicPartition, FetchedPartition]:
         """Everything this fetcher follows and is ready to receive; the leader may wait so long for records to come.
 
-        What is not the same request object as in the last call stands at the end of `requests`.
+        What is not the same request object as in the last call is found fastest at the end of `requests`.
         LeaderUnavailableError, FetchSessionError.  It may be cancelled: the next fetch then begins another session.
         """
 

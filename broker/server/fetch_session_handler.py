@@ -1,6 +1,6 @@
 """The asking half of a fetch session (KIP-227, Kafka's FetchSessionHandler): what need not be said again."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -38,32 +38,42 @@ class FetchSessionHandler:
     def build(self, wanted: dict[TopicPartition, FollowerFetch]) -> SessionRequest:
         """The request that has the leader serve exactly `wanted`.
 
-        In `wanted`, what is not the same object as in the last call stands behind all that is: of thousands of
-        partitions the few that moved are looked at.
+        What has moved is found fastest at the end of `wanted`: of thousands of partitions only these are looked at one
+        by one, and the rest is compared as a whole.
         """
+        known = self._known
         if self.is_full:
             self._known = dict(wanted)
-            self._names = {request.topic_id: each.topic for each, request in wanted.items()}
+            self._names = _names(wanted)
             return SessionRequest(self._session_id, self._epoch, self._known, [])
         asked: dict[TopicPartition, FollowerFetch] = {}
-        forgotten = []
+        forgotten: list[tuple[UUID, int]] = []
+        self._tell(reversed(_last_moved(wanted, known)), asked, forgotten)
+        if known != wanted:  # something has gone, or has moved and stands elsewhere
+            self._tell(wanted.items(), asked, forgotten)
+            for topic_partition in [each for each in known if each not in wanted]:
+                forgotten.append((known.pop(topic_partition).topic_id, topic_partition.partition))
+            self._names = _names(wanted)
+        return SessionRequest(self._session_id, self._epoch, asked, forgotten)
+
+    def _tell(
+        self,
+        requests: Iterable[tuple[TopicPartition, FollowerFetch]],
+        asked: dict[TopicPartition, FollowerFetch],
+        forgotten: list[tuple[UUID, int]],
+    ) -> None:
+        """From now on the leader knows these; what it did not know goes into `asked`."""
         known = self._known
-        for topic_partition, request in reversed(wanted.items()):
+        for topic_partition, request in requests:
             before = known.get(topic_partition)
             if before is request:
-                break
+                continue
             known[topic_partition] = request
             if before != request:
                 asked[topic_partition] = request
                 self._names[request.topic_id] = topic_partition.topic
                 if before is not None and before.topic_id != request.topic_id:  # deleted and made again
                     forgotten.append((before.topic_id, topic_partition.partition))
-        if len(known) != len(wanted):
-            for topic_partition in [each for each in known if each not in wanted]:
-                forgotten.append((known.pop(topic_partition).topic_id, topic_partition.partition))
-            self._names = {request.topic_id: each.topic for each, request in wanted.items()}
-        in_order = dict(reversed(asked.items()))
-        return SessionRequest(self._session_id, self._epoch, in_order, forgotten)
 
     def names(self) -> Mapping[UUID, str]:
         """The topics of the request under way."""
@@ -94,3 +104,19 @@ class FetchSessionHandler:
     def lost(self) -> None:
         """There was no answer: what the leader knows is not known."""
         self._epoch = INITIAL_EPOCH
+
+
+def _last_moved(
+    wanted: dict[TopicPartition, FollowerFetch], known: Mapping[TopicPartition, FollowerFetch]
+) -> list[tuple[TopicPartition, FollowerFetch]]:
+    """From the end of `wanted`, up to the first that is the very object it was."""
+    moved = []
+    for topic_partition, request in reversed(wanted.items()):
+        if known.get(topic_partition) is request:
+            break
+        moved.append((topic_partition, request))
+    return moved
+
+
+def _names(wanted: Mapping[TopicPartition, FollowerFetch]) -> dict[UUID, str]:
+    return {request.topic_id: topic_partition.topic for topic_partition, request in wanted.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from broker.replication.fetch_params import FetchParams, FetchPartition
 from tests.scenarios.test_followers import tell
-from tests.support.builders import batch
+from tests.support.builders import batch, parsed
 from tests.support.replica_cluster import ReplicaCluster
 
 
@@ -67,3 +67,24 @@ def test_a_follower_the_leader_has_not_heard_of_yet_is_served_once_it_has(tmp_pa
         await cluster.until_caught_up(seconds=1)
 
     tell(tmp_path, story)
+
+
+def test_a_throttled_follower_of_two_partitions_gets_all_of_both(tmp_path: Path) -> None:
+    """KIP-73 leaves both out at once, one of them with an answer taken meanwhile: they come back in any order."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        configs = {"follower.replication.throttled.replicas": "*"}
+        cluster.create_topic(partitions=2, replicas=(1, 2), isr=(1,), configs=configs)
+        for partition in range(2):
+            for _ in range(40):
+                cluster.partition(1, "t", partition).append_records_to_leader(parsed(batch("x" * 10_000)))
+        logs = [cluster.partition(2, "t", partition).log for partition in range(2)]
+        fetchers = cluster.brokers[2].fetchers
+        await cluster.until(
+            lambda: fetchers.failed_count > 0 or [log.log_end_offset for log in logs] == [40, 40], seconds=300
+        )
+        assert fetchers.failed_count == 0
+
+    throttle = {"follower.replication.throttled.rate": "20000"}
+    sizes = {"replica.fetch.max.bytes": "30000", "replica.fetch.response.max.bytes": "30000"}
+    tell(tmp_path, story, broker_ids=(1, 2), properties={**throttle, **sizes})

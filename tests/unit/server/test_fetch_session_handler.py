@@ -97,7 +97,22 @@ def test_errors_and_lost_answers_begin_anew() -> None:
     assert handler.build({A: fetch(1)})[:2] == (7, 0)
 
 
-def test_only_the_end_of_what_is_wanted_is_looked_at() -> None:
+def test_what_has_moved_is_told_wherever_it_stands() -> None:
+    first, second, other = fetch(1), fetch(2, ID_B), TopicPartition("a", 1)
+    handler = FetchSessionHandler()
+    handler.build({A: first, B: second})
+    assert handler.accepts(7, [A, B])
+    request = handler.build({A: fetch(50), B: second})
+    assert (request.asked, request.forgotten) == ({A: fetch(50)}, [])
+    assert handler.accepts(7, [])
+    request = handler.build({other: fetch(0), B: second})  # as many as before
+    assert (request.asked, request.forgotten) == ({other: fetch(0)}, [(ID_A, 0)])
+    assert handler.accepts(7, [other])
+    request = handler.build({B: second, other: fetch(0)})
+    assert (request.asked, request.forgotten) == ({}, [])
+
+
+def test_of_many_partitions_only_those_that_moved_are_told() -> None:
     handler = FetchSessionHandler()
     wanted = {TopicPartition("a", index): fetch(0) for index in range(1000)}
     handler.build(wanted)
