@@ -20,6 +20,12 @@ class ObjectStoreMetrics:
             "Bytes of objects sent to a bucket or received from it; those of requests that failed count when sent.",
             ("store", "operation"),
         )
+        self.queue_full = registry.counter(
+            "broker_objectstore_queue_full_total",
+            "Requests that were not made because too many to the same bucket waited already.",
+            ("store",),
+            action="The bucket has been slow for long: see broker_objectstore_request_seconds.",
+        )
         self.request_seconds = registry.histogram(
             "broker_objectstore_request_seconds",
             "Time from a request to the end of its answer.",

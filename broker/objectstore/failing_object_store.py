@@ -137,6 +137,7 @@ class FailingObjectStore(DecoratedObjectStore):
 
     def _fault_of(self, operation: Operation) -> Fault | None:
         if self.plan.down is not None:
+            assert self.plan.down not in _APPLIES_TO, f"{self.plan.down} cannot befall every operation"
             return self.plan.down
         if waiting := self._next.get(operation):
             return waiting.pop(0)

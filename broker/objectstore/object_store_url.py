@@ -65,5 +65,5 @@ def dressed(
     """From the outside: retries; the circuit breaker, which sees every attempt; a bounded number of requests at once;
     counting."""
     counted = InstrumentedObjectStore(store, metrics)
-    circuit = CircuitBreaker(BoundedObjectStore(counted))
+    circuit = CircuitBreaker(BoundedObjectStore(counted, metrics))
     return Bucket(RetryingObjectStore(circuit, chance, policy), circuit)

@@ -1,6 +1,5 @@
 """What S3, its client library and the network say, as errors of the port."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     PartialCredentialsError,
 )
+from botocore.parsers import ResponseParserError
 
 from broker.objectstore.errors import (
     AccessDenied,
@@ -64,7 +64,7 @@ _CODES: Final[Mapping[str, type[ObjectStoreError]]] = {
 SESSION_REFUSED: Final = frozenset({"InvalidToken", "ExpiredToken"})
 
 # What a request can end with besides an answer; anything else is a defect of ours.
-FAILURES: Final = (ClientError, BotoCoreError, aiohttp.ClientError, OSError, asyncio.TimeoutError)
+FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
 
 
 def code_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.common.chance import Chance
-from broker.common.disk import ThreadDiskExecutor
+from broker.common.disk import DISK_THREADS, ThreadDiskExecutor
 from broker.objectstore.failing_object_store import FailingObjectStore, Fault, FaultPlan
 from broker.objectstore.local_directory_store import LocalDirectoryStore
 from broker.objectstore.object_store import ObjectStore
@@ -36,6 +36,7 @@ class Subject:
     open_missing: Callable[[], Awaitable[ObjectStore]] | None = None
     keeps_checksums: bool = True
     part_size_bytes: int = 1000
+    threads: int = 0  # each may hold a buffer for a moment after it has given its result
 
 
 @contextlib.asynccontextmanager
@@ -58,7 +59,8 @@ async def _make(
         async def open_missing() -> ObjectStore:
             return LocalDirectoryStore(directory / "missing", disk, Chance(1))
 
-        return Subject(LocalDirectoryStore(directory, disk, Chance(1), page_size=SMALL_PAGE), open_missing)
+        store = LocalDirectoryStore(directory, disk, Chance(1), page_size=SMALL_PAGE)
+        return Subject(store, open_missing, threads=DISK_THREADS)
     if kind == "retrying_failing_memory":
         failing = FailingObjectStore(MemoryObjectStore(page_size=SMALL_PAGE), Chance(7), FaultPlan(dict(FAULTS)))
         return Subject(RetryingObjectStore(failing, Chance(8), PATIENT))

@@ -71,6 +71,13 @@ async def test_a_broken_answer_to_a_get(store: S3ObjectStore, proxy: S3Proxy, ke
     assert await store.get_range(key, 0, 100_000) == b"x" * 100_000
 
 
+async def test_an_answer_that_is_not_of_s3(store: S3ObjectStore, proxy: S3Proxy) -> None:
+    """As hotel networks and broken proxies give it."""
+    proxy.fail("garbage", "GET")
+    with pytest.raises(Unavailable):
+        await store.list_page("faults/")
+
+
 @pytest.mark.parametrize(("method", "times"), [("PUT", 1), ("PUT", 3)])
 async def test_a_put_whose_answer_was_lost_is_settled_by_a_head(
     store: S3ObjectStore, proxy: S3Proxy, key: str, method: str, times: int

@@ -29,8 +29,8 @@ _ERRORS = {
 
 @dataclass
 class ProxyFault:
-    """`action`: a name of an error answer, reset (before it is done), lost_reply (after), hang, or cut (half of the
-    answer's body)."""
+    """`action`: a name of an error answer, reset (before it is done), lost_reply (after), hang, cut (half of the
+    answer's body), or garbage (200, and no answer of S3)."""
 
     action: str
     method: str
@@ -96,6 +96,8 @@ class S3Proxy:
             return error_answer(*_ERRORS[action])
         if action == "hang":
             await asyncio.sleep(3600)
+        if action == "garbage":
+            return web.Response(text="<html>a sign-on page")
         if action == "reset":
             return reset(request)
         if (refusal := self.refusal(request)) is not None:

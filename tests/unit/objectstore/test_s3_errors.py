@@ -3,6 +3,7 @@
 import aiohttp
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.parsers import ResponseParserError
 
 from broker.objectstore.errors import (
     AccessDenied,
@@ -64,6 +65,7 @@ def test_answers(code: str, status: int, expected: type[ObjectStoreError]) -> No
         (NoCredentialsError(), AccessDenied, "Unable to locate credentials"),
         (aiohttp.ClientPayloadError("not enough data"), Unavailable, "not enough data"),
         (ConnectionResetError(), Unavailable, "ConnectionResetError"),
+        (ResponseParserError("invalid XML received"), Unavailable, "invalid XML received"),
         (TimeoutError(), Unavailable, "no answer in time"),
     ],
 )
