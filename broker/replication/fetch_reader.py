@@ -45,6 +45,9 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 
 
 NO_BOUND: Final = -1
+# What a follower gets however much clients leave unread, or they would hold acks=all and the ISR back: as much as one
+# batch may be large, which anybody gets.  A fetcher has one answer under way, so it is so much for each of them.
+FOLLOWER_SHARE_BYTES: Final = 1 << 20
 _HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK  # as NO_ERROR: for the hot path
 _TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
@@ -56,7 +59,7 @@ class FetchReader:
 
     `answer_budget` counts the answers that clients have not taken, and here those that are being read from the disk.
     As it runs out answers get smaller, down to the one batch that KIP-74 grants: a client that does not read makes
-    others fetch in smaller steps, and stops none.
+    others fetch in smaller steps, and stops none.  Followers keep FOLLOWER_SHARE_BYTES each.
     """
 
     def __init__(
@@ -73,6 +76,11 @@ class FetchReader:
         self._replica_selector = replica_selector
         self._is_fenced = is_fenced
 
+    def left_bytes(self, params: FetchParams) -> int:
+        """How much an answer may be large now, or as large as one batch."""
+        left_bytes = self.answer_budget.left_bytes
+        return max(left_bytes, FOLLOWER_SHARE_BYTES) if params.is_from_follower else left_bytes
+
     def locate(
         self, params: FetchParams, requests: Sequence[FetchPartition], *, is_first_read: bool
     ) -> list[FetchPartitionResult]:
@@ -84,7 +92,7 @@ class FetchReader:
         if self._is_fenced() and not params.is_from_follower:
             return [_error(request, ErrorCode.not_leader_or_follower) for request in requests]
         results = []
-        left_bytes = self.answer_budget.left_bytes
+        left_bytes = self.left_bytes(params)
         remaining = params.max_bytes if params.max_bytes < left_bytes else left_bytes
         must_have_one = True
         for request in requests:

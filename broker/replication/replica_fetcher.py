@@ -143,8 +143,10 @@ class ReplicaFetcher:
             await self._take(requests, answers)
 
     async def _ask(self, requests: dict[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
-        """One fetch.  A partition that is added while the leader waits for records interrupts it (TimeoutError): whoever
-        has a new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it."""
+        """One fetch; TimeoutError when a partition that is added while the leader waits for records interrupts it.
+
+        Whoever has a new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it.
+        """
         now = self._now()
         self._stats.requests += 1
         self.rate.mark(now)

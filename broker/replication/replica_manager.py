@@ -312,7 +312,7 @@ class ReplicaManager:
         return operation
 
     def _can_answer(self, params: FetchParams, source: FetchSource, results: Sequence[FetchPartitionResult]) -> bool:
-        left_bytes = self._reader.answer_budget.left_bytes
+        left_bytes = self._reader.left_bytes(params)
         min_bytes = params.min_bytes
         if min_bytes > left_bytes:  # waiting would not bring more; and for nothing at all nobody is answered
             min_bytes = max(left_bytes, 1)

@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
+from broker.common.byte_budget import ByteBudget
 from broker.replication.fetch_params import FetchParams, FetchPartition
-from tests.scenarios.test_followers import tell
+from tests.scenarios.test_followers import fetches, tell
 from tests.support.builders import batch, parsed
 from tests.support.replica_cluster import ReplicaCluster
 
@@ -88,3 +89,19 @@ def test_a_throttled_follower_of_two_partitions_gets_all_of_both(tmp_path: Path)
     throttle = {"follower.replication.throttled.rate": "20000"}
     sizes = {"replica.fetch.max.bytes": "30000", "replica.fetch.response.max.bytes": "30000"}
     tell(tmp_path, story, broker_ids=(1, 2), properties={**throttle, **sizes})
+
+
+def test_consumers_that_do_not_read_do_not_make_followers_fetch_batch_by_batch(tmp_path: Path) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.create_topic(partitions=20, replicas=(1, 2))
+        budget = cluster.brokers[1].replicas._reader.answer_budget = ByteBudget(1000)
+        budget.acquire(2000)
+        for partition in range(20):
+            for _ in range(20):
+                cluster.partition(1, "t", partition).append_records_to_leader(parsed(batch("a")))
+        before = len(fetches(cluster, 2))
+        for partition in range(20):
+            await cluster.until_caught_up("t", partition)
+        assert len(fetches(cluster, 2)) - before < 5
+
+    tell(tmp_path, story)

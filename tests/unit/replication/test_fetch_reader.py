@@ -232,6 +232,30 @@ def test_a_fetch_gets_what_the_clients_that_do_not_read_have_left(world: Replica
     assert sizes() == [1, 0], "never less than a batch: a client that reads goes on"
 
 
+def test_clients_that_do_not_read_leave_followers_their_share(
+    world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.register_brokers(1, 2)
+    world.create_topic("r", replicas=(1, 2))
+    size = len(batch("a"))
+    monkeypatch.setattr("broker.replication.fetch_reader.FOLLOWER_SHARE_BYTES", 3 * size)
+    world.append(*(batch("a") for _ in range(9)), topic="r")
+    budget = ByteBudget(100 * size)
+    reader = FetchReader(world.replicas._hosted, InlineDiskExecutor(), answer_budget=budget)
+
+    def batches_for(params: FetchParams) -> int:
+        (result,) = reader.locate(params, [FetchPartition("r", 0, 0, 100_000)], is_first_read=True)
+        return result.size_bytes // size
+
+    follower = FetchParams(17, replica_id=2, replica_epoch=12)
+    assert batches_for(follower) == 9
+    budget.acquire(95 * size)
+    assert batches_for(follower) == 5
+    budget.acquire(50 * size)
+    assert batches_for(follower) == 3
+    assert batches_for(FetchParams(17, replica_id=2, replica_epoch=12, max_bytes=2 * size)) == 2
+
+
 def test_what_is_being_read_from_the_disk_counts_as_unread(
     world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
