@@ -102,7 +102,10 @@ class HostedPartitions:
         changes = delta.topics_delta.local_changes(self._local_broker_id)
         self._fetchers.leave(each.topic_partition for each in changes.deletes)
         for deleted in changes.deletes:
-            self._delete(deleted)
+            try:
+                self._delete(deleted)
+            except Exception:
+                log.exception("partition_not_deleted", partition=str(deleted.topic_partition))
         self._forget_stats(changes.deletes)
         self._fetchers.leave(each.topic_partition for each in changes.leaders)
         for topic_id_partition, registration in changes.leaders.items():
@@ -123,7 +126,9 @@ class HostedPartitions:
         to_leave, to_follow = [], []
         for topic_id_partition, registration in followers.items():
             is_new_epoch = self._apply(topic_id_partition, registration, Partition.make_follower, context)
-            partition = self._partitions[topic_id_partition.topic_partition]
+            partition = self._partitions.get(topic_id_partition.topic_partition)
+            if partition is None:
+                continue  # it could not be made
             is_unwanted = registration.leader == NO_LEADER or self._local_broker_id not in registration.isr
             if partition.is_offline or (is_leaving and is_unwanted):
                 to_leave.append(topic_id_partition.topic_partition)
@@ -139,18 +144,33 @@ class HostedPartitions:
         become: Callable[[Partition, PartitionRegistration], bool],
         context: PartitionContext,
     ) -> bool:
-        partition = self._get_or_create(topic_id_partition, context)
-        was_offline = partition.is_offline
+        """Whether it is to be followed from now on, for `Partition.make_follower`.  Whatever goes wrong, the other
+        partitions of the change become what they are to be: nobody would tell them again."""
+        topic_partition = topic_id_partition.topic_partition
         try:
+            partition = self._get_or_create(topic_id_partition, context)
+            was_offline = partition.is_offline
             return become(partition, registration) or was_offline
         except KafkaError as error:
-            log.error("partition_offline", partition=str(topic_id_partition.topic_partition), error=str(error))
+            log.error("partition_offline", partition=str(topic_partition), error=str(error))
+        except Exception:
+            log.exception("partition_offline", partition=str(topic_partition))
+        self._set_offline(topic_partition)
+        return False
+
+    def _set_offline(self, topic_partition: TopicPartition) -> None:
+        """Out of service until `reopen_offline` succeeds."""
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            return
+        self._offline[topic_partition] = None
+        try:
             partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
-            self._offline[topic_id_partition.topic_partition] = None
-            return False
+        except Exception:
+            log.exception("partition_not_stopped", partition=str(topic_partition))
 
     def reopen_offline(self, image: MetadataImage, context: PartitionContext) -> None:
-        """Try again to open what the disk refused, as `image` places it; the first refusal ends the round.
+        """Try again to open what the disk refused, as `image` places it; its first refusal ends the round.
 
         Kafka gives a failed directory up until the next start.  With one directory per broker a full disk is the
         usual reason, and it ends when somebody frees space.
@@ -167,8 +187,12 @@ class HostedPartitions:
                 become(partition, registration)
             except KafkaError as error:
                 log.debug("partition_still_offline", partition=str(topic_partition), error=str(error))
-                partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
+                self._set_offline(topic_partition)
                 return
+            except Exception as error:
+                log.debug("partition_still_offline", partition=str(topic_partition), error=repr(error))
+                self._set_offline(topic_partition)
+                continue
             del self._offline[topic_partition]
             if not is_leader:
                 self._fetchers.follow((partition,))

@@ -1,7 +1,7 @@
 """The acks=all requests that wait for one partition's high watermark."""
 
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
 
 from broker.common.errors import ErrorCode
 
@@ -9,14 +9,21 @@ if TYPE_CHECKING:
     from broker.replication.delayed_produce import DelayedProduce
 
 
-class WaitingAppends:
-    """Ordered by the offset they need: a move of the high watermark looks at those it satisfies and no others."""
+SWEEP_SIZE_MIN: Final = 128
 
-    __slots__ = ("_heap", "_sequence")
+
+class WaitingAppends:
+    """Ordered by the offset they need: a move of the high watermark looks at those it satisfies and no others.
+
+    Of those that timed out there are never more than of those that wait, and SWEEP_SIZE_MIN.
+    """
+
+    __slots__ = ("_heap", "_sequence", "_sweep_at")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, DelayedProduce, int]] = []
         self._sequence = 0
+        self._sweep_at = SWEEP_SIZE_MIN
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -25,7 +32,11 @@ class WaitingAppends:
         """Tell `operation.on_partition_done(index, error)` once the high watermark is there, or never will be."""
         heap = self._heap
         while heap and heap[0][2].is_completed:
-            heappop(heap)  # timed out: those wait longest, so the heap stays about as small as what is parked
+            heappop(heap)  # timed out, as those that wait longest do first
+        if len(heap) >= self._sweep_at:  # unless one with more patience is before them
+            heap[:] = [each for each in heap if not each[2].is_completed]
+            heapify(heap)
+            self._sweep_at = max(2 * len(heap), SWEEP_SIZE_MIN)
         self._sequence += 1
         heappush(heap, (required_offset, self._sequence, operation, index))
 

@@ -14,9 +14,11 @@ from broker.common.errors import (
 from broker.common.file_system import OsFileSystem
 from broker.common.identifiers import TopicPartition
 from broker.log.log_manager import LogManager
+from broker.metadata.partition_registration import PartitionRegistration
 from broker.metrics.log_metrics import LogMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.replication.fetch_params import LeaderHint
+from broker.replication.partition import Partition
 from broker.schemas.cluster_metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.builders import ReplicaWorld, batch, topic_uuid
 from tests.support.sim_loop import SimLoop, simulate
@@ -55,6 +57,59 @@ def test_a_log_that_cannot_be_opened_does_not_stop_the_others(world: ReplicaWorl
     assert world.partition("t").is_leader
     world.place("broken")
     assert world.partition("broken").is_leader  # the next change of it tries again
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_defect_in_one_partition_leaves_the_others_of_the_change_alone(
+    world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    become = "make_leader" if leader == 1 else "make_follower"
+    real = getattr(Partition, become)
+    is_broken = True
+
+    def fail_for_one(partition: Partition, registration: PartitionRegistration) -> bool:
+        if partition.topic_partition.partition == 1 and is_broken:
+            raise ValueError("a checkpoint nobody can read")
+        return bool(real(partition, registration))
+
+    monkeypatch.setattr(Partition, become, fail_for_one)
+    world.create_topic(partitions=3, replicas=(1, 2), leader=leader)
+    found = [world.partition(partition=index) for index in range(3)]
+    assert [each.leader_id for each in found] == [leader, -1, leader]
+    assert [each.is_offline for each in found] == [False, True, False]
+    world.replicas._hosted.reopen_offline(world.metadata.image, world.replicas.context)
+    assert found[1].is_offline
+    is_broken = False
+    world.replicas._hosted.reopen_offline(world.metadata.image, world.replicas.context)
+    assert (found[1].is_offline, found[1].leader_id) == (False, leader)
+
+
+def test_a_partition_that_cannot_be_deleted_leaves_the_others_alone(
+    world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("t", partitions=3)
+    world.create_topic("u")
+    real = Partition.stop
+
+    def fail_for_one(partition: Partition, error: ErrorCode, *, is_deleted: bool) -> None:
+        real(partition, error, is_deleted=is_deleted)
+        if partition.topic_partition.partition == 1:
+            raise ValueError("a listener nobody has tested")
+
+    monkeypatch.setattr(Partition, "stop", fail_for_one)
+    world.replay(
+        RemoveTopicRecord(topic_id=topic_uuid("t")),
+        PartitionRecord(
+            partition_id=1,
+            topic_id=topic_uuid("u"),
+            replicas=(1,),
+            isr=(1,),
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+        ),
+    )
+    assert {each.topic_partition for each in world.replicas.partitions()} == {("u", 0), ("u", 1)}
 
 
 def test_a_topic_that_is_deleted_and_made_again_in_one_delta(world: ReplicaWorld) -> None:

@@ -39,3 +39,20 @@ def test_completed_ones_do_not_pile_up() -> None:
     waiting(waiters, 9, told)
     waiters.complete_up_to(9, ErrorCode.none)
     assert told == [9]
+
+
+def test_completed_ones_do_not_pile_up_behind_one_that_waits_on() -> None:
+    waiters, told = WaitingAppends(), list[int]()
+    waiting(waiters, 1, told)
+    most = 0
+    for offset in range(2, 2_000):
+        waiting(waiters, offset, told).is_completed = True
+        most = max(most, len(waiters))
+    assert most <= 129
+    for offset in range(3_000, 2_700, -1):
+        waiting(waiters, offset, told)
+    assert len(waiters) >= 301
+    waiters.complete_up_to(2_702, ErrorCode.none)
+    assert told == [1, 2_701, 2_702]
+    waiters.complete_up_to(3_000, ErrorCode.none)
+    assert told == [1, *range(2_701, 3_001)]
