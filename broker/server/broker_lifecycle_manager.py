@@ -80,6 +80,7 @@ class BrokerLifecycleManager:
         self._wants_registration = False
         self._has_lease = False
         self._lease_timer: asyncio.TimerHandle | None = None
+        self._lease_ends_at = 0.0
         self._failures_in_row = 0
         self.failed_heartbeat_count = 0
         self.state = BrokerState.NOT_RUNNING
@@ -98,7 +99,8 @@ class BrokerLifecycleManager:
     @property
     def is_fenced(self) -> bool:
         """Whether this broker must refuse to lead: by the controller's word, or for not having heard it in time."""
-        return not self._has_lease
+        # The timer may be late: a process that was stopped serves its sockets first when it goes on.
+        return not self._has_lease or asyncio.get_running_loop().time() >= self._lease_ends_at
 
     @property
     def is_running(self) -> bool:
@@ -331,7 +333,7 @@ class BrokerLifecycleManager:
         loop = asyncio.get_running_loop()
         if self._lease_timer is not None:
             self._lease_timer.cancel()
-        ends_at = sent_at + self._config.current.broker_session_timeout_ms / 1000
+        self._lease_ends_at = ends_at = sent_at + self._config.current.broker_session_timeout_ms / 1000
         self._lease_timer = loop.call_at(ends_at, self._lease_expired)
         self._set_lease(ends_at > loop.time())
 

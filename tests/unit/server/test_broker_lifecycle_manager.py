@@ -298,6 +298,19 @@ def test_an_answer_that_was_long_on_its_way_gives_no_full_session() -> None:
     story_of(play)
 
 
+def test_a_process_that_was_stopped_for_a_session_is_fenced_before_its_timer_runs() -> None:
+    async def play(loop: SimLoop, setup: Setup) -> None:
+        await setup.run()
+        loop.advance(8.9)  # the loop serves the sockets first when it goes on
+        assert not setup.lifecycle.is_fenced
+        loop.advance(0.1)
+        assert setup.lifecycle.is_fenced
+        await asyncio.sleep(0.1)
+        assert not setup.lifecycle.is_fenced  # the next heartbeat was answered
+
+    story_of(play)
+
+
 def test_a_broker_fenced_by_the_controller_asks_to_be_unfenced_soon() -> None:
     async def play(loop: SimLoop, setup: Setup) -> None:
         await setup.run()
