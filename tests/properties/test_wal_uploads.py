@@ -23,6 +23,7 @@ class Uploads(RuleBasedStateMachine):
         for partition in (FOO, BAR):
             self.leader.add(partition)
         self.on_their_way: list[tuple[CombinedObject, list[WalSlice]]] = []
+        self.given_up: list[CombinedObject] = []
         self.announced: list[tuple[TopicIdPartition, int, int, int]] = []  # partition, epoch, start, next
         self.acknowledged: list[tuple[TopicIdPartition, int, int, int]] = []
         self.restarted: set[tuple[TopicIdPartition, int, int]] = set()
@@ -35,8 +36,9 @@ class Uploads(RuleBasedStateMachine):
     def roll(self, partition: TopicIdPartition) -> None:
         self.leader.logs[partition].segments.append([])
 
-    @rule()
-    def make(self) -> None:
+    @rule(partition=PARTITIONS)
+    def make(self, partition: TopicIdPartition) -> None:
+        self.leader.append(partition)
         self.leader.now_ms += 100
         made = self.leader.make()
         if made is not None:
@@ -50,6 +52,7 @@ class Uploads(RuleBasedStateMachine):
         if data.draw(st.integers(0, 5)) == 0:
             self.leader.queue.failed(moving, self.leader.now_ms)
             self.on_their_way.remove((moving, slices))
+            self.given_up.append(moving)
         elif moving.state is ObjectState.UPLOADING:
             self.leader.queue.stored(moving, self.leader.now_ms)
         elif moving.state is ObjectState.ANNOUNCING:
@@ -58,25 +61,41 @@ class Uploads(RuleBasedStateMachine):
                     self.acknowledged.append(self._row(each))
             self.leader.queue.acknowledged(moving)
             self.on_their_way.remove((moving, slices))
-        for ready in self.leader.queue.announceable():
-            self._announce(ready)
+        self._announce_what_may_be()
 
-    @rule(partition=PARTITIONS, keep=st.integers(0, 3))
-    def lead_again(self, partition: TopicIdPartition, keep: int) -> None:
-        """Deposed, truncated as a follower, elected again."""
+    @precondition(lambda self: self.given_up)
+    @rule()
+    def finish_late(self) -> None:
+        """What was given up had succeeded after all."""
+        self.leader.queue.acknowledged(self.given_up.pop())
+
+    @rule(partition=PARTITIONS, keep=st.integers(0, 3), rarely=st.integers(0, 3))
+    def lead_again(self, partition: TopicIdPartition, keep: int, rarely: int) -> None:
+        """Deposed, truncated as a follower, elected again; uploads finish before the queue hears of it."""
+        if rarely:
+            return
         log = self.leader.logs[partition]
         assert log.term is not None
         log.term = LeaderTerm(log.term.leader_epoch + 2, log.term.truncation_generation + 1)
         del log.segments[-1][keep:]
         log.end_offset = self._end_of(log)
+        for each, _ in self.on_their_way:
+            self.leader.queue.stored(each, self.leader.now_ms)
+        self._announce_what_may_be()
         self.leader.add(partition, high_watermark=min(log.end_offset, 2))
 
-    @rule(partition=PARTITIONS)
-    def pause(self, partition: TopicIdPartition) -> None:
+    @rule(partition=PARTITIONS, rarely=st.integers(0, 3))
+    def pause(self, partition: TopicIdPartition, rarely: int) -> None:
+        if rarely:
+            return
         log = self.leader.logs[partition]
         assert log.term is not None
         self.leader.queue.restart_at(partition, log.end_offset)
         self.restarted.add((partition, log.term.leader_epoch, log.end_offset))
+
+    def _announce_what_may_be(self) -> None:
+        for ready in self.leader.queue.announceable():
+            self._announce(ready)
 
     def _announce(self, ready: CombinedObject) -> None:
         (slices,) = [slices for each, slices in self.on_their_way if each is ready]
@@ -89,7 +108,8 @@ class Uploads(RuleBasedStateMachine):
             assert log.term is not None and epoch == log.term.leader_epoch
             assert bytes(each.records) in b"".join(b"".join(segment) for segment in log.segments)
             earlier = [other[3] for other in self.announced if other[:2] == (partition, epoch)]
-            assert not earlier or start <= max(earlier) or (partition, epoch, start) in self.restarted
+            begun = max(earlier, default=self.leader.uploads(partition).wal_start)
+            assert start <= begun or (partition, epoch, start) in self.restarted
             self.announced.append(row)
 
     @staticmethod
@@ -139,4 +159,4 @@ class Uploads(RuleBasedStateMachine):
 
 
 TestUploads = Uploads.TestCase
-TestUploads.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestUploads.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
