@@ -85,7 +85,7 @@ def test_h1_kafkas_rule_would_drop_it() -> None:
     """Why there is a rule of our own: the follower is 40 to 60 ms behind, and counts as never caught up."""
     pipeline = Pipeline(5, 40)
     replica = ReplicaState(2)
-    replica.reset(leader_log_end_offset=0, now_ms=0, is_new_leader=False, is_in_sync=True)
+    replica.reset(now_ms=0, is_in_sync=True)
     while pipeline.now_ms < 35_000:
         if pipeline.step():
             replica.update_fetch_state(
