@@ -19,6 +19,7 @@ class FlushPlan:
     __slots__ = (
         "_epoch_cache",
         "_file_system",
+        "base_offset",
         "directories",
         "epoch_write",
         "files",
@@ -34,6 +35,7 @@ class FlushPlan:
     ) -> None:
         self._file_system = file_system
         self._epoch_cache = epoch_cache
+        self.base_offset = offset  # of the first segment to be flushed
         self.offset = offset  # the recovery point when it is done
         self.truncation_count = truncation_count
         self.files: list[OpenFile] = []

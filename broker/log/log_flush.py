@@ -1,7 +1,8 @@
 """LogFlush: what of a log is on the device, and the recovery point that says so."""
 
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.common.errors import StorageFailure
 from broker.log.flush_plan import FlushPlan
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
 
 
-class LogFlush:
-    """Plans are made and completed in the loop; running one waits for the device and may be done in a thread."""
+NO_DOUBT: Final = sys.maxsize
 
-    __slots__ = ("_environment", "_log", "is_name_synced", "last_flush_ms", "truncation_count")
+
+class LogFlush:
+    """Plans are made and completed in the loop; running one waits for the device and may be done in a thread.
+
+    After a flush that failed Linux counts what it held as clean: the next one succeeds, and the device never gets
+    those bytes.  So nothing from there on is vouched for any more; the next start recovers it.
+    """
+
+    __slots__ = ("_doubtful_from", "_environment", "_log", "is_name_synced", "last_flush_ms", "truncation_count")
 
     def __init__(self, unified_log: "UnifiedLog", environment: LogEnvironment, *, is_name_synced: bool) -> None:
         self._log = unified_log
         self._environment = environment
+        self._doubtful_from = NO_DOUBT  # the offset of a segment whose flush failed
         self.is_name_synced = is_name_synced  # the device has the directory's own name, and the topic id in it
         self.truncation_count = 0  # a plan made before a truncation must not move the recovery point after it
         self.last_flush_ms = environment.clock.now_ms()
@@ -28,7 +37,7 @@ class LogFlush:
     def recovery_point(self) -> int:
         """Not above the base of a segment whose indexes may change once more, when it is sealed, even if all its
         records are on the device: the checkpoint may not be newer than the files it vouches for."""
-        flushed = self._log.local_log.recovery_point
+        flushed = min(self._log.local_log.recovery_point, max(self._doubtful_from, self._log.log_start_offset))
         segment = self._log.segments.floor(flushed - 1)
         if segment is None or segment.is_flushed:
             return flushed
@@ -50,6 +59,7 @@ class LogFlush:
         if not segments and not local_log.unsynced_directory and are_epochs_written:
             return None
         plan = FlushPlan(self._environment.file_system, epochs, offset, self.truncation_count)
+        plan.base_offset = segments[0].base_offset if segments else offset
         for segment in segments:
             segment.write_indexes()
             plan.files.append(segment.records.file)
@@ -86,10 +96,14 @@ class LogFlush:
         local_log.recovery_point = max(local_log.recovery_point, min(plan.offset, local_log.log_end_offset))
 
     def abandon(self, plan: FlushPlan) -> None:
-        """The plan failed: the next one must not leave out what this one meant to do."""
+        """The plan failed: the next one must not leave out what this one meant to do, nor be believed."""
+        self._doubt(plan.base_offset)
         self._environment.metrics.storage_failures.increment()
         if self._log.directory in plan.directories:
             self._log.local_log.unsynced_directory = True
+
+    def _doubt(self, offset: int) -> None:
+        self._doubtful_from = min(self._doubtful_from, offset)
 
     def run_now(self, offset: int | None) -> None:
         """Plan, run and complete in one: waits for the device.  StorageFailure."""
@@ -112,12 +126,18 @@ class LogFlush:
         active = local_log.segments.active
         if local_log.unsynced_directory or self.recovery_point < active.base_offset:
             self.run_now(active.base_offset)
-        active.records.sync()
+        try:
+            active.records.sync()
+        except StorageFailure:
+            self._doubt(active.base_offset)
+            raise
         self._environment.metrics.flush_seconds.observe(time.perf_counter() - started)
 
     def prepare_close(self) -> FlushPlan | None:
         """Write the last time entry, the indexes and a producer snapshot at the log end, and plan to flush them."""
         log = self._log
+        if self._doubtful_from != NO_DOUBT:
+            raise StorageFailure(f"{log.topic_partition}: a flush has failed, and only recovery can tell what is there")
         if not log.is_dirty:
             return self._plan_epochs()
         active = log.segments.active

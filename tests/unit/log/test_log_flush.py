@@ -2,7 +2,10 @@
 
 import pytest
 
+from broker.common.chance import Chance
 from broker.common.errors import StorageFailure
+from tests.support.builders import batch, parsed
+from tests.support.sim_disk import SimFile
 from tests.unit.log.log_world import LogWorld
 
 
@@ -59,6 +62,63 @@ def test_a_failed_flush_is_planned_again() -> None:
     plan.run()
     world.log.complete_flush(plan)
     assert world.log.unflushed_messages == 0
+
+
+def _fail_syncs_as_linux_does(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A sync that fails marks the pages clean: the next one succeeds, and the device never gets them.  Fails for one
+    file of each suffix that the test puts into the list."""
+    to_fail: list[str] = []
+
+    def sync(file: SimFile) -> None:
+        inode = file._inode
+        if file.path.suffix in to_fail:
+            to_fail.remove(file.path.suffix)
+            inode.pending.clear()
+            raise StorageFailure("EIO")
+        durable = bytearray(inode.durable)
+        for write in inode.pending:
+            if write.data is None:
+                del durable[write.position :]
+                continue
+            durable.extend(bytes(max(write.position - len(durable), 0)))
+            durable[write.position : write.position + len(write.data)] = write.data
+        inode.durable = bytes(durable)
+        inode.pending.clear()
+
+    monkeypatch.setattr(SimFile, "sync", sync)
+    return to_fail
+
+
+def test_a_flush_that_failed_is_never_vouched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    to_fail = _fail_syncs_as_linux_does(monkeypatch)
+    world = LogWorld()
+    world.log.flush()
+    world.append()
+    to_fail.append(".log")
+    with pytest.raises(StorageFailure):
+        world.log.flush()
+    world.log.roll()
+    world.append()
+    world.log.flush()
+    assert (world.log.recovery_point, world.log.unflushed_messages) == (0, 0)
+    with pytest.raises(StorageFailure, match="only recovery can tell"):
+        world.log.prepare_close()
+    world.disk.crash(Chance(1))
+    found = world._load(had_clean_shutdown=False, recovery_point=0).log
+    assert found.log_end_offset == 0  # the second batch without the first would be a hole
+
+
+def test_an_append_that_could_not_be_flushed_is_doubtful_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    to_fail = _fail_syncs_as_linux_does(monkeypatch)
+    world = LogWorld(flush_messages=2)
+    world.append()
+    to_fail.append(".log")
+    (result,) = world.log.append_as_leader(parsed(batch("b")), 0)
+    assert isinstance(result.error, StorageFailure)
+    world.append()
+    world.log.roll()
+    world.log.flush()
+    assert (world.log.log_end_offset, world.log.recovery_point) == (2, 0)
 
 
 def test_the_time_of_the_last_flush() -> None:
