@@ -232,6 +232,24 @@ def test_a_fetch_gets_what_the_clients_that_do_not_read_have_left(world: Replica
     assert sizes() == [1, 0], "never less than a batch: a client that reads goes on"
 
 
+def test_only_the_first_read_of_a_fetch_tells_what_a_follower_has(world: ReplicaWorld) -> None:
+    """The read out of the purgatory is about what it had when it asked."""
+    world.create_topic("r", replicas=(1, 2), isr=(1,))
+    reader = FetchReader(world.replicas._hosted, InlineDiskExecutor())
+    follower, request = FetchParams(17, replica_id=2, replica_epoch=12), FetchPartition("r", 0, 0, 1000)
+    known = world.partition("r").remote_replicas[2]
+    reader.locate(follower, [request], is_first_read=False)
+    assert (known.log_end_offset, known.broker_epoch) == (-1, -1)
+    assert world.alter_partition.proposals == []
+    asked_ms = world.now_ms
+    reader.locate(follower, [request], is_first_read=True)
+    world.append(batch("a"), topic="r")
+    world.now_ms += 10
+    reader.locate(follower, [request], is_first_read=False)
+    assert (known.log_end_offset, known.last_fetch_leader_log_end_offset) == (0, 0)
+    assert (known.last_fetch_time_ms, known.last_caught_up_time_ms) == (asked_ms, asked_ms)
+
+
 def test_clients_that_do_not_read_leave_followers_their_share(
     world: ReplicaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

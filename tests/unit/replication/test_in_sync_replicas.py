@@ -111,6 +111,17 @@ def test_a_late_answer_belongs_to_a_state_that_is_gone(tmp_path: Path) -> None:
     assert world.partition().state is decided
 
 
+def test_the_high_watermark_waits_for_a_replica_that_could_be_proposed(tmp_path: Path) -> None:
+    world = replicated(tmp_path, isr=(1,))
+    follower_fetches(world, 2, 0)
+    world.alter_partition.answer(ErrorCode.operation_not_attempted)
+    world.append(batch("a"))
+    assert (world.partition().maximal_isr, world.partition().log.high_watermark) == ((1,), 0)
+    world.now_ms += 30_001  # it was caught up longer ago than replica.lag.time.max.ms
+    world.append(batch("b"))
+    assert world.partition().log.high_watermark == 2
+
+
 def test_a_replica_without_state_is_out_of_sync(tmp_path: Path) -> None:
     world = replicated(tmp_path, isr=(1, 2, 3))
     del world.partition().remote_replicas[3]
