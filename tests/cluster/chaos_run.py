@@ -304,10 +304,10 @@ class ChaosRun:
             self.outcome.other.append("the stop changed the logs")
 
     def plant_duplicate(self) -> None:
-        """A record that was acknowledged is written once more."""
-        record = self.acknowledged[0].record
+        """A record that was acknowledged is written once more; not one that `plant_loss` may take."""
+        known = next(each for each in self.acknowledged if each.partition != 0)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all"})
-        producer.produce(TOPIC, f"{record.producer}.{record.sequence}", partition=self.acknowledged[0].partition)
+        producer.produce(TOPIC, f"{known.record.producer}.{known.record.sequence}", partition=known.partition)
         assert producer.flush(30) == 0
 
     def plant_loss(self) -> None:

@@ -43,7 +43,7 @@ def test_faults_under_load(tmp_path: Path) -> None:
         outcome = run.judged()
         print(table([outcome]))
         assert_faultless(outcome)
-        assert min(outcome.counts[kind] for kind in plan.kinds) >= 1, outcome.counts
+        assert sum(outcome.counts.get(kind, 0) for kind in plan.kinds) >= 4, outcome.counts
         assert run.relays is not None and {("2", "1"), ("1", "2"), ("2", "controller")} <= run.relays.seen
 
         run.plant_duplicate()
