@@ -26,6 +26,12 @@ class ObjectStoreMetrics:
             ("store",),
             action="The bucket has been slow for long: see broker_objectstore_request_seconds.",
         )
+        self.circuit_opened = registry.counter(
+            "broker_objectstore_circuit_opened_total",
+            "Times a bucket had failed so often that it was left alone for a while.",
+            ("store",),
+            action="bucket_unavailable in the log names the last error; a probe every 5 s finds the bucket again.",
+        )
         self.request_seconds = registry.histogram(
             "broker_objectstore_request_seconds",
             "Time from a request to the end of its answer.",

@@ -9,7 +9,7 @@ from broker.common.chance import Chance
 from broker.common.disk import DiskExecutor
 from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.objectstore.bounded import BoundedObjectStore
-from broker.objectstore.circuit_breaker import CircuitBreaker
+from broker.objectstore.circuit_breaker import CircuitBreaker, CircuitState
 from broker.objectstore.instrumented import InstrumentedObjectStore
 from broker.objectstore.local_directory_store import LocalDirectoryStore
 from broker.objectstore.object_store import ObjectStore
@@ -64,6 +64,11 @@ def dressed(
 ) -> Bucket:
     """From the outside: retries; the circuit breaker, which sees every attempt; a bounded number of requests at once;
     counting."""
+    opened = metrics.circuit_opened.labels(store.name)
+
+    def count(state: CircuitState) -> None:
+        opened.increment(state is CircuitState.OPEN)
+
     counted = InstrumentedObjectStore(store, metrics)
-    circuit = CircuitBreaker(BoundedObjectStore(counted, metrics))
+    circuit = CircuitBreaker(BoundedObjectStore(counted, metrics), on_change=count)
     return Bucket(RetryingObjectStore(circuit, chance, policy), circuit)

@@ -55,18 +55,13 @@ class S3Client:
 
     @classmethod
     async def open(cls, bucket: str, settings: S3Settings, session_refresh_seconds: float = REFRESH_SECONDS) -> Self:
-        """Loads the library's tables, which holds the loop for a moment the first time; sends nothing."""
+        """Loads the library's tables, which holds the loop for a moment the first time; sends nothing about the bucket.
+        ValueError for an endpoint that is no URL."""
         async with AsyncExitStack() as resources:
-            client = await resources.enter_async_context(
-                _library().create_client(
-                    "s3",
-                    endpoint_url=settings.endpoint_url,
-                    region_name=settings.region or (DEFAULT_REGION if settings.endpoint_url else None),
-                    aws_access_key_id=settings.access_key,
-                    aws_secret_access_key=settings.secret_key,
-                    config=_config(settings),
-                )
-            )
+            try:
+                client = await resources.enter_async_context(_new_client(settings))
+            except FAILURES as error:  # no such profile, for example
+                raise translated(error, f"s3://{bucket}") from error
             sessions = None
             if is_directory_bucket(bucket):
                 sessions = ExpressSessions(client, bucket, session_refresh_seconds)
@@ -116,6 +111,17 @@ class S3Client:
 def _library() -> Any:
     """One for all buckets: it keeps the tables it has loaded, which the second client then need not wait for."""
     return AioSession()
+
+
+def _new_client(settings: S3Settings) -> Any:
+    return _library().create_client(
+        "s3",
+        endpoint_url=settings.endpoint_url,
+        region_name=settings.region or (DEFAULT_REGION if settings.endpoint_url else None),
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
+        config=_config(settings),
+    )
 
 
 def _config(settings: S3Settings) -> Any:

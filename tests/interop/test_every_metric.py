@@ -50,6 +50,9 @@ MOVED_BY_UNIT_TEST = {
     "broker_objectstore_requests_total": _OBJECT_STORE,
     "broker_objectstore_bytes_total": _OBJECT_STORE,
     "broker_objectstore_request_seconds": _OBJECT_STORE,
+    "broker_objectstore_circuit_opened_total": (
+        "tests/unit/objectstore/test_object_store_url.py::test_every_attempt_is_counted_and_the_circuit_sees_it"
+    ),
     "broker_objectstore_queue_full_total": (
         "tests/unit/objectstore/test_bounded.py::test_beyond_the_queue_the_answer_is_throttled_at_once"
     ),

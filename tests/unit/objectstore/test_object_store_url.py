@@ -69,6 +69,7 @@ def test_every_attempt_is_counted_and_the_circuit_sees_it() -> None:
         with pytest.raises(CircuitOpen):
             await bucket.store.put("a", b"x")  # the second attempt was the fifth failure
         assert bucket.circuit.is_open
+        assert metrics.circuit_opened.labels(inner.name).value == 1
         assert counted.labels(inner.name, "put", "unavailable").value == 1 + 5
         await bucket.store.close()
         assert inner.closed

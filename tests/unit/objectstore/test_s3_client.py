@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from broker.objectstore.errors import AccessDenied, Refused, Unavailable
-from broker.objectstore.s3_client import NoHiddenRetry, S3Client
+from broker.objectstore.s3_client import NoHiddenRetry, S3Client, _library
 from broker.objectstore.s3_express_sessions import ExpressSessions
 from broker.objectstore.s3_settings import S3Settings
 from tests.support.sim_loop import SimLoop, simulate
@@ -149,3 +149,16 @@ async def test_the_real_client_has_the_settings_that_matter() -> None:
     assert isinstance(express._sessions, ExpressSessions)
     await express.close()
     assert [task.get_name() for task in asyncio.all_tasks() if "s3-express" in task.get_name()] == []
+
+
+async def test_what_the_library_misses_at_the_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    _library.cache_clear()
+    monkeypatch.setenv("AWS_PROFILE", "there-is-none")
+    with pytest.raises(Unavailable, match="s3://wal: The config profile"):
+        await S3Client.open("wal", S3Settings(region="us-east-1"))
+    _library.cache_clear()
+
+
+async def test_an_endpoint_that_is_no_url() -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        await S3Client.open("wal", S3Settings(endpoint_url="nonsense", access_key="a", secret_key="s"))
