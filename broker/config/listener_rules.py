@@ -98,6 +98,8 @@ def role_problems(config: "BrokerConfig") -> list[str]:
     """What is wrong with the listeners for the roles of this node; needs resolved names."""
     if not config.controller_listener_names:
         return ["controller.listener.names is missing: name at least one listener of the controllers."]
+    if not config.process_roles:
+        return []  # that is said already, and what would be right depends on them
     sentences = _controller_problems(config)
     if config.is_broker:
         sentences += _broker_problems(config)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from broker.common.buffers import Buffer
-from broker.common.errors import CorruptMessageError, RecordListTooLargeError
+from broker.common.errors import CorruptMessageError, RecordListTooLargeError, StorageFailure
 from broker.log.log_append import LogAppendInfo, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 from broker.log.producer_state_manager import parse_marker
 from broker.records.record_batch import RecordBatch, batches
@@ -28,9 +28,13 @@ class FollowerAppend:
         accepted = self._check(records)
         if not accepted:
             return LogAppendInfo()
-        for batch in accepted:
-            self._stage(batch)
-        self._commit()
+        try:
+            for batch in accepted:
+                self._stage(batch)
+            self._commit()
+        except StorageFailure:
+            self._log.count_storage_failure()
+            raise
         return LogAppendInfo(
             accepted[0].base_offset,
             accepted[-1].last_offset,

@@ -233,6 +233,14 @@ def test_missing_identity_is_told() -> None:
     )
 
 
+def test_of_a_node_without_roles_nothing_is_said_that_depends_on_them() -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig({"node.id": "1", "controller.quorum.bootstrap.servers": "a:1", "listeners": "PLAINTEXT://:9092"})
+    assert [sentence for sentence in refused.value.sentences if "roles" in sentence or "listeners" in sentence] == [
+        "process.roles is missing: valid values are broker, controller or both."
+    ]
+
+
 def test_broker_only_node_must_not_be_a_voter() -> None:
     properties = {"process.roles": "broker", "listeners": "PLAINTEXT://:9092", "controller.quorum.voters": "1@a:1"}
     assert sentences(properties) == [

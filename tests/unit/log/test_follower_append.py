@@ -104,6 +104,7 @@ def test_a_full_disk_keeps_a_prefix() -> None:
     with pytest.raises(StorageFailure):
         world.log.append_as_follower(leader_bytes(world, (0, 0), (2, 0), (4, 0)), 0)
     assert world.offsets() == [(0, 1), (2, 3)]
+    assert world.metrics.storage_failures.value == 1
 
 
 def test_flush_messages_is_kept_by_followers_too() -> None:
