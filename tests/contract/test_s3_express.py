@@ -13,7 +13,7 @@ from broker.objectstore.s3_object_store import S3ObjectStore
 from tests.support.express_shim import ExpressShim
 from tests.support.s3_server import ACCESS_KEY, EXPRESS_BUCKET, SECRET_KEY, MotoServer, SeaweedServer
 
-pytestmark = [pytest.mark.s3, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.s3, pytest.mark.timeout(120)]
 
 
 @contextlib.asynccontextmanager
