@@ -1,6 +1,7 @@
 """FailingObjectStore: a store that is slow, refuses, loses answers and lies, as told; for tests and drills."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -109,7 +110,8 @@ class FailingObjectStore(DecoratedObjectStore):
     async def _fail(self, fault: Fault, request: Request, call: Callable[[], Awaitable[T]]) -> None:
         """What is done, or waited for, before the error."""
         if fault is Fault.LOST_REPLY:
-            await call()
+            with contextlib.suppress(ObjectStoreError):  # a refusal is lost as well
+                await call()
         elif fault is Fault.BLACK_HOLE:
             await asyncio.sleep(self.plan.black_hole_seconds)
         elif fault is Fault.TORN_PUT:

@@ -42,6 +42,17 @@ def test_faults_of_a_put(
     simulate(story)
 
 
+def test_a_refusal_that_is_lost_is_unknown_too() -> None:
+    async def story(loop: SimLoop) -> None:
+        store = FailingObjectStore(MemoryObjectStore(), Chance(1))
+        await store.put("a", b"x")
+        store.fail_next(Operation.PUT_IF_ABSENT, Fault.LOST_REPLY)
+        with pytest.raises(Unavailable):
+            await store.put_if_absent("a", b"x")
+
+    simulate(story)
+
+
 def test_faults_of_a_get() -> None:
     async def story(loop: SimLoop) -> None:
         store = FailingObjectStore(MemoryObjectStore(), Chance(1))
