@@ -36,6 +36,13 @@ class _Inode:
         self.pending: list[_Write] = []
         self.modified_ms = 0
 
+    def sync(self) -> None:
+        durable = bytearray(self.durable)
+        for write in self.pending:
+            _apply(durable, write)
+        self.durable = bytes(durable)
+        self.pending.clear()
+
 
 class _Directory:
     """Names of files (inodes) and directories."""
@@ -117,9 +124,12 @@ class SimFile:
 
     def sync(self) -> None:
         self._check()
-        self._file_system.count("sync", self._path)
-        self._inode.durable = bytes(self._inode.content)
-        self._inode.pending.clear()
+        try:
+            self._file_system.count("sync", self._path)
+        except StorageFailure:
+            self._inode.pending.clear()  # clean, says Linux: the next sync succeeds, and the device never gets them
+            raise
+        self._inode.sync()
 
     def close(self) -> None:
         if self._is_open:
@@ -343,11 +353,11 @@ def _crash_directory(directory: _Directory, chance: Chance, seen: dict[int, None
 
 
 def _crash_file(inode: _Inode, chance: Chance) -> None:
-    content = bytearray(inode.durable)
     fate = chance.below(4)
     if fate == 1:  # the operating system had written everything
-        content = bytearray(inode.content)
-    elif fate == 2:  # a prefix of the changes, the last one torn anywhere
+        inode.sync()
+    content = bytearray(inode.durable)
+    if fate == 2:  # a prefix of the changes, the last one torn anywhere
         survived = chance.below(len(inode.pending) + 1)
         for number, write in enumerate(inode.pending[: survived + 1]):
             if number < survived:

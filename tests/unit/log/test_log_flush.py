@@ -5,7 +5,6 @@ import pytest
 from broker.common.chance import Chance
 from broker.common.errors import StorageFailure
 from tests.support.builders import batch, parsed
-from tests.support.sim_disk import SimFile
 from tests.unit.log.log_world import LogWorld
 
 
@@ -64,39 +63,14 @@ def test_a_failed_flush_is_planned_again() -> None:
     assert world.log.unflushed_messages == 0
 
 
-def _fail_syncs_as_linux_does(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A sync that fails marks the pages clean: the next one succeeds, and the device never gets them.  Fails for one
-    file of each suffix that the test puts into the list."""
-    to_fail: list[str] = []
-
-    def sync(file: SimFile) -> None:
-        inode = file._inode
-        if file.path.suffix in to_fail:
-            to_fail.remove(file.path.suffix)
-            inode.pending.clear()
-            raise StorageFailure("EIO")
-        durable = bytearray(inode.durable)
-        for write in inode.pending:
-            if write.data is None:
-                del durable[write.position :]
-                continue
-            durable.extend(bytes(max(write.position - len(durable), 0)))
-            durable[write.position : write.position + len(write.data)] = write.data
-        inode.durable = bytes(durable)
-        inode.pending.clear()
-
-    monkeypatch.setattr(SimFile, "sync", sync)
-    return to_fail
-
-
-def test_a_flush_that_failed_is_never_vouched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    to_fail = _fail_syncs_as_linux_does(monkeypatch)
+def test_a_flush_that_failed_is_never_vouched_for() -> None:
     world = LogWorld()
     world.log.flush()
     world.append()
-    to_fail.append(".log")
+    world.disk.fail(world.directory, "sync")
     with pytest.raises(StorageFailure):
         world.log.flush()
+    world.disk.heal()
     world.log.roll()
     world.append()
     world.log.flush()
@@ -108,13 +82,13 @@ def test_a_flush_that_failed_is_never_vouched_for(monkeypatch: pytest.MonkeyPatc
     assert found.log_end_offset == 0  # the second batch without the first would be a hole
 
 
-def test_an_append_that_could_not_be_flushed_is_doubtful_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    to_fail = _fail_syncs_as_linux_does(monkeypatch)
+def test_an_append_that_could_not_be_flushed_is_doubtful_too() -> None:
     world = LogWorld(flush_messages=2)
     world.append()
-    to_fail.append(".log")
+    world.disk.fail(world.directory, "sync")
     (result,) = world.log.append_as_leader(parsed(batch("b")), 0)
     assert isinstance(result.error, StorageFailure)
+    world.disk.heal()
     world.append()
     world.log.roll()
     world.log.flush()
