@@ -313,9 +313,6 @@ class ReplicaFetcher:
 
     def _fail(self, state: PartitionFetchState, error: Exception) -> None:
         self.remove(state.topic_partition)
-        self._log.error(
-            "partition_not_followed", partition=str(state.topic_partition), error=str(error) or type(error).__name__
-        )
         self._on_failed(state, error)
 
     @property

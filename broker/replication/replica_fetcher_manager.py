@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
-from broker.common.errors import KafkaError, StorageFailure
+from broker.common.errors import FencedLeaderEpochError, KafkaError, StorageFailure
 from broker.common.identifiers import TopicPartition, java_string_hash
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
@@ -21,6 +21,8 @@ from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.replication.replication_throttle import ReplicationThrottle
 
 log = structlog.get_logger(__name__)
+
+TOLD_AGAIN_SECONDS: Final = 60.0
 
 
 class LeaderAddress(NamedTuple):
@@ -42,7 +44,6 @@ ConnectToLeader: TypeAlias = Callable[[LeaderAddress, int], LeaderEndPoint]
 
 class Failure(NamedTuple):
     partition: Partition
-    leader_epoch: int
     is_storage: bool  # the disk may be repaired; for all else only a new epoch helps
 
 
@@ -73,6 +74,7 @@ class ReplicaFetcherManager:
         self._running: dict[FetcherKey, asyncio.Task[None]] = {}
         self._fetcher_of: dict[TopicPartition, ReplicaFetcher] = {}
         self._failed: dict[TopicPartition, Failure] = {}
+        self._told_until: dict[TopicPartition, float] = {}  # of failures, by the loop's time
         self._leaderless: dict[TopicPartition, Partition] = {}
         self._fetcher_count = config.current.num_replica_fetchers
         self.throttle = ReplicationThrottle(
@@ -132,6 +134,7 @@ class ReplicaFetcherManager:
     def leave(self, topic_partitions: Iterable[TopicPartition]) -> None:
         for topic_partition in topic_partitions:
             self._leave_one(topic_partition)
+            self._told_until.pop(topic_partition, None)
 
     def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
         changed = frozenset(broker_ids)
@@ -176,7 +179,7 @@ class ReplicaFetcherManager:
         try:
             state = PartitionFetchState(FollowerReplica(partition, partition.leader_epoch))
         except KafkaError as error:
-            self._fail(partition, partition.leader_epoch, error)
+            self._fail(partition, error)
             return
         fetcher = self._fetcher(FetcherKey(address, fetcher_id(partition.topic_partition, self._fetcher_count)))
         fetcher.add(state)
@@ -200,10 +203,22 @@ class ReplicaFetcherManager:
 
     def _on_failed(self, state: PartitionFetchState, error: Exception) -> None:
         self._fetcher_of.pop(state.topic_partition, None)
-        self._fail(state.replica.partition, state.leader_epoch, error)
+        self._fail(state.replica.partition, error)
 
-    def _fail(self, partition: Partition, leader_epoch: int, error: Exception) -> None:
-        self._failed[partition.topic_partition] = Failure(partition, leader_epoch, isinstance(error, StorageFailure))
+    def _fail(self, partition: Partition, error: Exception) -> None:
+        self._failed[partition.topic_partition] = Failure(partition, isinstance(error, StorageFailure))
+        self._tell(partition.topic_partition, error)
+
+    def _tell(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """A full disk is found full again each second: it is told once in a while.  That a leader is past our epoch
+        is no fault, the metadata is late."""
+        now = asyncio.get_running_loop().time()
+        if now < self._told_until.get(topic_partition, 0.0):
+            say = log.debug
+        else:
+            self._told_until[topic_partition] = now + TOLD_AGAIN_SECONDS
+            say = log.warning if isinstance(error, FencedLeaderEpochError) else log.error
+        say("partition_not_followed", partition=str(topic_partition), error=str(error) or type(error).__name__)
 
 
 def _monotonic_ms() -> int:

@@ -3,8 +3,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from broker.common.errors import CorruptMessageError, ErrorCode, StorageFailure
+from broker.common.errors import CorruptMessageError, ErrorCode, FencedLeaderEpochError, StorageFailure
 from broker.common.identifiers import TopicPartition
 from broker.replication.leader_endpoint import LeaderEndPoint
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager, fetcher_id
@@ -173,6 +174,26 @@ def test_a_fenced_partition_is_failed_until_new_metadata(tmp_path: Path) -> None
         assert world.manager.failed_count == 1
         world.place(leader=2, leader_epoch=1)
         assert (world.manager.failed_count, world.followed) == (0, {"ReplicaFetcherThread-0-2": ["t-0"]})
+
+    tell(tmp_path, story)
+
+
+def test_a_failure_that_stays_is_told_once_a_minute(tmp_path: Path) -> None:
+    async def story(world: ManagerWorld) -> None:
+        world.create_topic(replicas=(2, 1), leader=2)
+        state = next(state for _, state in world.manager.states())
+        with capture_logs() as logged:
+            for _ in range(61):
+                world.manager._on_failed(state, StorageFailure("full"))
+                await asyncio.sleep(1)
+            world.manager.leave([T])
+            world.manager._on_failed(state, FencedLeaderEpochError("newer"))
+        told = [(entry["log_level"], entry["error"]) for entry in logged if entry["event"] == "partition_not_followed"]
+        assert [each for each in told if each[0] != "debug"] == [
+            ("error", "full"),
+            ("error", "full"),
+            ("warning", "newer"),
+        ]
 
     tell(tmp_path, story)
 
