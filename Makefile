@@ -8,9 +8,11 @@ FILE ?=
 OPTIONS ?=
 CASES ?= 1000000
 SEEDS ?= 200
+WALKS ?= 5000
+STATES ?= 150000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +78,9 @@ chaos: $(STAMP) ## faults under load on three brokers: FAULTS=kill|pause|cut|rol
 
 sim: $(STAMP) ## a cluster in virtual time, one process per core: make sim SEEDS=10000; failing seeds are written down
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.hunt --seeds $(SEEDS) --record $(OPTIONS)
+
+model: $(STAMP) ## the model of KIP-1176's protocol for long: make model WALKS=20000 STATES=1500000 (docs/testing.md)
+	$(BIN)/python -m tests.model.hunt --walks $(WALKS) --states $(STATES) $(OPTIONS)
 
 planted: $(STAMP) ## plant each known bug in a copy of the tree; the simulation must find it within 200 seeds
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.planted $(OPTIONS)
