@@ -19,6 +19,7 @@ from broker.common.disk import DiskExecutor, ThreadDiskExecutor
 from broker.common.errors import ErrorCode, StorageFailure
 from broker.common.file_system import FileLock, FileSystem, OsFileSystem
 from broker.common.identifiers import uuid_to_text
+from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.controller.controller import ControllerStartError
@@ -38,7 +39,7 @@ from broker.server.http_endpoint import HttpEndpoint
 from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
 from broker.server.metadata_observer import ClusterIdMismatchError
 from broker.server.metadata_tail import MetadataDivergedError
-from broker.server.runtime_tuning import gc_freeze, process_age_seconds, tune_process
+from broker.server.runtime_tuning import gc_freeze, process_age_seconds, trim_heap_regularly, tune_process
 
 log = structlog.get_logger(__name__)
 
@@ -288,7 +289,9 @@ async def _run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
         log.info("node_ready", seconds=round(seconds, 3))
         for line in announcement(node, seconds):
             announce(line)
-        await ended
+        async with BackgroundTasks("runtime") as tasks:
+            tasks.start("trim-heap", trim_heap_regularly())
+            await ended
         await node.stop()
     ending = ended.result()
     if ending.reason:

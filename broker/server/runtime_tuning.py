@@ -1,5 +1,6 @@
-"""What the process asks of the C library and the interpreter before it serves: steadier memory, shorter pauses."""
+"""What the process asks of the C library and the interpreter: steadier memory, shorter pauses."""
 
+import asyncio
 import ctypes
 import gc
 import os
@@ -18,6 +19,11 @@ M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 MMAP_THRESHOLD_BYTES: Final = 64 << 20
 TRIM_THRESHOLD_BYTES: Final = 512 << 20
+
+# Kept so, the heap breaks into pieces under large buffers of all sizes and grows by what it cannot use again: by 40 MB
+# for each 100 MB replicated, up to 0.5 GB as far as seen.  To give 70 MB back takes 5 to 8 ms.
+FREE_HEAP_BYTES_MAX: Final = 64 << 20
+TRIM_INTERVAL_SECONDS: Final = 60
 
 # A thread that computes in Python may keep the loop waiting for this long; the default of 5 ms shows in latencies.
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
@@ -47,6 +53,45 @@ def set_malloc_thresholds() -> bool:
         mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES),
     )
     return all(accepted)
+
+
+class MallocInfo(ctypes.Structure):
+    """struct mallinfo2 of glibc 2.33 and later; `fordblks` are the free bytes of the heap."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def trim_heap(free_bytes_max: int = FREE_HEAP_BYTES_MAX) -> int:
+    """Give free memory back to the system if the heap holds more than `free_bytes_max` of it; returns how much it held.
+
+    0 when it was not worth it, or where the C library cannot say.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        mallinfo, malloc_trim = library.mallinfo2, library.malloc_trim
+    except (OSError, AttributeError):
+        return 0
+    mallinfo.restype = MallocInfo
+    free_bytes = int(mallinfo().fordblks)
+    if free_bytes <= free_bytes_max:
+        return 0
+    malloc_trim(0)
+    return free_bytes
+
+
+async def trim_heap_regularly() -> None:
+    """Until cancelled."""
+    while True:
+        await asyncio.sleep(TRIM_INTERVAL_SECONDS)
+        free_bytes = trim_heap()
+        if free_bytes:
+            log.debug("heap_trimmed", free_bytes=free_bytes)
 
 
 def gc_freeze() -> None:
