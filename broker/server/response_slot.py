@@ -63,6 +63,7 @@ class ResponseSlot:
         """A whole response, with its length; the buffers must not be touched again."""
         assert not self.is_filled, "a response slot is filled once"
         self.is_filled = True
+        self.on_closed = None  # a parked fetch knows its slot: a circle would keep its answer until the next collection
         self.buffers = buffers
         self._owner.on_slot_filled(self)
 

@@ -55,3 +55,11 @@ def test_a_delay_is_the_owners() -> None:
     owner = Owner()
     ResponseSlot(owner).throttle(700)
     assert owner.throttled == [700]
+
+
+def test_a_filled_slot_knows_nobody_to_cancel() -> None:
+    """What is parked knows its slot as well: the two would keep each other, and the answer, in memory."""
+    slot = ResponseSlot(Owner())
+    slot.on_closed = lambda: None
+    slot.send([b"answer"])
+    assert slot.on_closed is None
