@@ -20,8 +20,8 @@ M_MMAP_THRESHOLD: Final = -3
 MMAP_THRESHOLD_BYTES: Final = 64 << 20
 TRIM_THRESHOLD_BYTES: Final = 512 << 20
 
-# Kept so, a heap stays as large as its largest burst.  More free memory than this goes back to the system within a minute;
-# to give back 70 MB takes 5 to 8 ms.
+# Kept so, a heap stays as large as its largest burst.  More free memory than this goes back to the system within a
+# minute; to give back 70 MB takes 5 to 8 ms.
 FREE_HEAP_BYTES_MAX: Final = 64 << 20
 TRIM_INTERVAL_SECONDS: Final = 60
 
