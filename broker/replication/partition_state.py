@@ -23,8 +23,31 @@ class CommittedPartitionState:
         return False
 
 
+class _PendingChange:
+    """What proposals have in common: until the answer, what was committed counts."""
+
+    __slots__ = ()
+    last_committed: CommittedPartitionState
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.last_committed.isr
+
+    @property
+    def leader_recovery_state(self) -> LeaderRecoveryState:
+        return LeaderRecoveryState.RECOVERED
+
+    @property
+    def is_inflight(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingExpandIsr:
+class PendingExpandIsr(_PendingChange):
     """A caught-up replica is proposed: until the answer it counts for the high watermark, not for the ISR."""
 
     new_in_sync_replica_id: int
@@ -35,24 +58,12 @@ class PendingExpandIsr:
         return (*self.last_committed.isr, self.new_in_sync_replica_id)
 
     @property
-    def isr(self) -> tuple[int, ...]:
-        return self.last_committed.isr
-
-    @property
     def maximal_isr(self) -> tuple[int, ...]:
         return (*self.last_committed.isr, self.new_in_sync_replica_id)
 
-    @property
-    def leader_recovery_state(self) -> LeaderRecoveryState:
-        return LeaderRecoveryState.RECOVERED
-
-    @property
-    def is_inflight(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingShrinkIsr:
+class PendingShrinkIsr(_PendingChange):
     """Lagging replicas are proposed to leave: until the answer they still hold the high watermark back."""
 
     out_of_sync_replica_ids: tuple[int, ...]
@@ -62,25 +73,9 @@ class PendingShrinkIsr:
     def proposed_isr(self) -> tuple[int, ...]:
         return tuple(member for member in self.last_committed.isr if member not in self.out_of_sync_replica_ids)
 
-    @property
-    def isr(self) -> tuple[int, ...]:
-        return self.last_committed.isr
-
-    @property
-    def maximal_isr(self) -> tuple[int, ...]:
-        return self.last_committed.isr
-
-    @property
-    def leader_recovery_state(self) -> LeaderRecoveryState:
-        return LeaderRecoveryState.RECOVERED
-
-    @property
-    def is_inflight(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingRecovery:
+class PendingRecovery(_PendingChange):
     """A leader elected uncleanly says that it goes on with what it has; the ISR stays as it is."""
 
     last_committed: CommittedPartitionState
@@ -88,22 +83,6 @@ class PendingRecovery:
     @property
     def proposed_isr(self) -> tuple[int, ...]:
         return self.last_committed.isr
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        return self.last_committed.isr
-
-    @property
-    def maximal_isr(self) -> tuple[int, ...]:
-        return self.last_committed.isr
-
-    @property
-    def leader_recovery_state(self) -> LeaderRecoveryState:
-        return LeaderRecoveryState.RECOVERED
-
-    @property
-    def is_inflight(self) -> bool:
-        return True
 
 
 PendingPartitionChange: TypeAlias = PendingExpandIsr | PendingShrinkIsr | PendingRecovery
