@@ -1,0 +1,59 @@
+"""The topic on which objects of the WAL are announced, as its publishers and readers see it (KIP-1176).
+
+It is `__remote_wal_log_metadata`: an ordinary replicated topic.  The implementation speaks the wire protocol and is
+the server's; what is above it knows partitions, values and offsets only.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol, TypeAlias
+
+
+class MetadataTopicError(Exception):
+    """Not done, or not known to be done: the same may be asked again."""
+
+
+class MetadataRecord(NamedTuple):
+    """One record of the topic; `timestamp_ms` is its producer's."""
+
+    offset: int
+    timestamp_ms: int
+    value: bytes
+
+
+OnMetadata: TypeAlias = Callable[[int, Sequence[MetadataRecord]], None]
+"""Told (partition, records) in the event loop, in order of offset; a record may come again."""
+
+
+class MetadataTopic(Protocol):
+    """Appends at least once and in order per partition; reads the partitions assigned."""
+
+    @property
+    def partition_count(self) -> int | None:
+        """None until the topic is known; never changes after that."""
+
+    @property
+    def lag(self) -> int:
+        """Records not yet read over all partitions assigned, as far as known."""
+
+    async def append(self, partition: int, values: Sequence[bytes]) -> None:
+        """Queue the values behind all queued before, before anything is awaited, and wait until they are acknowledged.
+
+        MetadataTopicError: they are not, or it is not known; whoever asks again sends the same values.
+        """
+
+    def assign(self, partitions: Collection[int]) -> None:
+        """What to read from now on.  New partitions begin at the position remembered from an earlier run, otherwise
+        by timestamp, one retention ago; those no longer named are forgotten."""
+
+    def read_again(self, partition: int) -> None:
+        """Begin this assigned partition once more, one retention ago."""
+
+    async def end_offset(self, partition: int) -> int:
+        """Where the partition ends for a consumer, asked now.  MetadataTopicError."""
+
+    def position(self, partition: int) -> int | None:
+        """The next offset to be read; None when the partition is not assigned or has not begun."""
+
+    def running(self) -> AbstractAsyncContextManager[object]:
+        """The tasks of both halves, within this."""
