@@ -160,6 +160,11 @@ class UnifiedLog:
         return self._flush.last_flush_ms
 
     @property
+    def truncation_count(self) -> int:
+        """How often the log was cut or begun anew since it was loaded: an offset may hold another record after it."""
+        return self._flush.truncation_count
+
+    @property
     def unflushed_messages(self) -> int:
         return self._local.log_end_offset - self._local.recovery_point
 

@@ -371,3 +371,17 @@ def test_deleted_files_stay_as_long_as_the_topic_says() -> None:
         world.append()
     assert world.log.delete_old_segments() > 0
     assert {delay_ms for _, delay_ms in world.housekeeping.deletions} == {77}
+
+
+def test_truncations_are_counted_and_only_they() -> None:
+    """Whoever read bytes before one must not take them for those of after it."""
+    world = LogWorld()
+    for _ in range(4):
+        world.append()
+    assert not world.log.truncate_to(4)
+    assert world.log.truncation_count == 0
+    world.log.truncate_to(2)
+    world.append(3)  # the log ends where it ended, with other records
+    assert (world.log.truncation_count, world.log.log_end_offset) == (1, 5)
+    world.log.truncate_fully_and_start_at(5)
+    assert world.log.truncation_count == 2
