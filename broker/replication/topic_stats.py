@@ -1,5 +1,18 @@
 """Numbers by topic that the produce and fetch paths count (Kafka's BrokerTopicStats), read at scrape."""
 
+from enum import StrEnum
+from typing import Final
+
+_BROKER_COUNT_MAX: Final = 1000  # brokers whose bytes are told apart; a cluster is smaller
+
+
+class ReplicationPath(StrEnum):
+    """How records came to a follower; a label value of `broker_replication_bytes_total`."""
+
+    FETCH = "fetch"  # from the leader, in the answer to a fetch
+    WAL = "wal"  # from a bucket
+    FALLBACK = "fallback"  # from the leader, although the partition is followed through a bucket
+
 
 class TopicStats:
     """Plain counts since the topic was first seen here; never reset."""
@@ -14,6 +27,7 @@ class TopicStats:
         "invalid_offset_or_sequence_records",
         "messages_in",
         "no_key_compacted_topic_records",
+        "received_bytes",
         "replication_bytes_in",
         "replication_bytes_out",
         "total_fetch_requests",
@@ -34,6 +48,15 @@ class TopicStats:
         self.no_key_compacted_topic_records = 0
         self.invalid_message_crc_records = 0
         self.invalid_offset_or_sequence_records = 0
+        self.received_bytes: dict[tuple[ReplicationPath, int], int] = {}  # as follower, by path and sending broker
+
+    def count_received(self, path: ReplicationPath, broker_id: int, size_bytes: int) -> None:
+        """A follower here appended bytes that the broker `broker_id` sent, or uploaded to the bucket they came from."""
+        received, key = self.received_bytes, (path, broker_id)
+        if key in received or len(received) < _BROKER_COUNT_MAX:
+            received[key] = received.get(key, 0) + size_bytes
+        if path is not ReplicationPath.WAL:
+            self.replication_bytes_in += size_bytes
 
 
 class BrokerTopicStats:

@@ -1,9 +1,29 @@
-from broker.replication.topic_stats import BrokerTopicStats, TopicStats
+from broker.replication.topic_stats import BrokerTopicStats, ReplicationPath, TopicStats
 
 
 def test_all_counts_begin_at_zero() -> None:
     stats = TopicStats()
-    assert {name: getattr(stats, name) for name in TopicStats.__slots__} == dict.fromkeys(TopicStats.__slots__, 0)
+    counts = {name: getattr(stats, name) for name in TopicStats.__slots__ if name != "received_bytes"}
+    assert counts == dict.fromkeys(counts, 0)
+    assert stats.received_bytes == {}
+
+
+def test_bytes_received_count_by_path_and_sender_and_those_of_a_bucket_are_not_fetched_from_a_leader() -> None:
+    stats = TopicStats()
+    stats.count_received(ReplicationPath.FETCH, 1, 10)
+    stats.count_received(ReplicationPath.FETCH, 1, 20)
+    stats.count_received(ReplicationPath.FALLBACK, 2, 3)
+    stats.count_received(ReplicationPath.WAL, 1, 400)
+    assert stats.received_bytes == {("fetch", 1): 30, ("fallback", 2): 3, ("wal", 1): 400}
+    assert stats.replication_bytes_in == 33
+
+
+def test_senseless_broker_ids_do_not_fill_memory() -> None:
+    stats = TopicStats()
+    for broker_id in range(1500):
+        stats.count_received(ReplicationPath.FETCH, broker_id, 1)
+    assert len(stats.received_bytes) == 1000
+    assert stats.replication_bytes_in == 1500
 
 
 def test_unknown_topics_are_counted_together() -> None:
