@@ -11,6 +11,8 @@ from broker.config.group_settings import GroupSettings
 from broker.config.log_settings import LogSettings
 from broker.config.network_settings import NetworkSettings
 from broker.config.node_settings import BROKER_ROLE, CONTROLLER_ROLE, NodeSettings
+from broker.config.remote_wal_rules import remote_wal_problems
+from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.replication_settings import ReplicationSettings
 from broker.config.setting import ConfigError, UpdateMode
 from broker.config.value_types import HostPort, Listener, Voter
@@ -30,7 +32,7 @@ DEFAULT_SINGLE_NODE: Final[Mapping[str, str]] = {
 }
 
 
-class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettings, GroupSettings):
+class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettings, RemoteWalSettings, GroupSettings):
     """The values one node runs with.
 
     Names are resolved when it is built: `node_id` also holds a given `broker.id`, `log_dir` the one directory,
@@ -42,8 +44,11 @@ class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettin
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)
+        self._replace_values(**self.read_under_other_prefixes())
         ignored = {name for name in self.unknown_names if name in REFUSED or reason_without_effect(name) is not None}
-        unknown = [name for name in self.unknown_names if name not in ignored]
+        unknown = [
+            name for name in self.unknown_names if name not in ignored and not self.is_setting_of_a_manager(name)
+        ]
         self._replace_values(ignored_names=tuple(sorted(ignored)), unknown_names=tuple(unknown))
         sentences = [*refusals(properties), *self._resolve_node(), *self._resolve_listeners(), *self._check_numbers()]
         if not sentences:
@@ -182,6 +187,12 @@ class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettin
                 f"broker.session.timeout.ms={self.broker_session_timeout_ms}."
             )
         sentences += self._check_fetchers()
+        sentences += remote_wal_problems(
+            self,
+            is_broker=self.is_broker,
+            rack=self.broker_rack,
+            lag_time_max_ms=self.replica_lag_time_max_ms,
+        )
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
             sentences.append("max.connections.per.ip=0: it can be zero only with max.connections.per.ip.overrides.")
         for address, limit in self.max_connections_per_ip_overrides.items():

@@ -16,6 +16,7 @@ from broker.config.log_settings import LogSettings
 from broker.config.network_settings import NetworkSettings
 from broker.config.node_settings import NodeSettings
 from broker.config.properties import variable_name
+from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.replication_settings import ReplicationSettings
 from broker.config.setting import Config, Setting
 from broker.config.topic_config import TopicConfig, TopicSetting
@@ -27,6 +28,7 @@ _AREAS: Final[Sequence[tuple[str, type[Config]]]] = (
     ("Listeners and connections", NetworkSettings),
     ("Log", LogSettings),
     ("Topics and replicas", ReplicationSettings),
+    ("Replication through a bucket (KIP-1176)", RemoteWalSettings),
     ("Consumer groups", GroupSettings),
 )
 

@@ -323,6 +323,14 @@ class TopicConfig(Config):
         default=False,
         doc="Whether closed log files are kept in an object store. Refused for now: there is no tiered storage yet.",
     )
+    remote_wal_enable = TopicSetting(
+        "remote.wal.enable",
+        BOOLEAN,
+        default=False,
+        no_effect="Records do not go through a bucket yet.",
+        doc="Whether followers take new records from a bucket instead of from the leader (KIP-1176). Wherry's own. "
+        "Refused for compacted and internal topics, and without `remote.wal.storage.system.enable`.",
+    )
     retention_bytes = TopicSetting(
         "retention.bytes",
         LONG,

@@ -4,6 +4,7 @@ from broker.common.errors import InvalidConfigError
 from broker.config.accepted import REFUSED, reason_without_effect
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.config.properties import parse_properties
+from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.setting import ConfigError
 from broker.config.value_types import HostPort, Listener, Voter
 
@@ -50,6 +51,8 @@ OTHER_DEFAULTS = {
 # Kafka knows them as dynamic settings of brokers alone (QuotaConfig), not as lines of a file.
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 
+OUR_OWN = {"metrics.http.listener"} | {setting.name for setting in RemoteWalSettings.settings()}
+
 
 def config(**overrides: str) -> BrokerConfig:
     return BrokerConfig({**DEFAULT_SINGLE_NODE, **{name.replace("_", "."): value for name, value in overrides.items()}})
@@ -63,7 +66,7 @@ def sentences(properties: dict[str, str]) -> list[str]:
 
 def test_every_setting_that_kafka_has_bears_its_type_default_and_importance() -> None:
     for setting in BrokerConfig.settings():
-        if setting.name == "metrics.http.listener" or setting.name in DYNAMIC_ONLY:
+        if setting.name in OUR_OWN or setting.name in DYNAMIC_ONLY:
             continue
         kafka = KAFKA[setting.name]
         assert setting.config_type.name == kafka.type or setting.name == "log.dir", setting.name
@@ -74,7 +77,7 @@ def test_every_setting_that_kafka_has_bears_its_type_default_and_importance() ->
 
 def test_settings_are_updated_as_in_kafka_or_not_at_all() -> None:
     for setting in BrokerConfig.settings():
-        if setting.update.value != "read-only" and setting.name not in DYNAMIC_ONLY:
+        if setting.update.value != "read-only" and setting.name not in DYNAMIC_ONLY | OUR_OWN:
             assert setting.update.value == KAFKA[setting.name].update, setting.name
     updatable = {setting.name for setting in BrokerConfig.settings() if setting.update.value != "read-only"}
     left_out = {name for name, kafka in KAFKA.items() if kafka.update != "read-only" and BrokerConfig.setting(name)}
