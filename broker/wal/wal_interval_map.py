@@ -97,6 +97,11 @@ class WalIntervalMap:
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def log_start_offset(self) -> int:
+        """As last told by `log_start_moved`."""
+        return self._log_start_offset
+
     # -- what the metadata topic says -------------------------------------------------------------------------------
 
     def add(self, entry: WalEntry) -> bool:
