@@ -32,7 +32,8 @@ class MemoryMetadataTopic:
             self.fail_appends -= 1
             raise MetadataTopicError("refused")
         log = self.logs.setdefault(partition, [])
-        log.extend(MetadataRecord(len(log) + index, self.now_ms, value) for index, value in enumerate(values))
+        for value in values:
+            log.append(MetadataRecord(len(log), self.now_ms, value))
         if self.lose_answers > 0:
             self.lose_answers -= 1
             raise MetadataTopicError("no answer")
