@@ -1,12 +1,12 @@
 """FollowerAppend: one call of `UnifiedLog.append_as_follower`: the leader's bytes, checked and written as they are."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.common.buffers import Buffer
 from broker.common.errors import CorruptMessageError, RecordListTooLargeError, StorageFailure
 from broker.log.log_append import LogAppendInfo, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 from broker.log.producer_state_manager import parse_marker
-from broker.records.record_batch import RecordBatch, batches
+from broker.records.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
@@ -24,8 +24,8 @@ class FollowerAppend:
         self._staged: list[RecordBatch] = []
         self._staged_size = 0
 
-    def append(self, records: Buffer) -> LogAppendInfo:
-        accepted = self._check(records)
+    def append(self, found: Iterable[RecordBatch]) -> LogAppendInfo:
+        accepted = self._check(found)
         if not accepted:
             return LogAppendInfo()
         try:
@@ -43,12 +43,12 @@ class FollowerAppend:
             sum(batch.size_bytes for batch in accepted),
         )
 
-    def _check(self, records: Buffer) -> list[RecordBatch]:
+    def _check(self, found: Iterable[RecordBatch]) -> list[RecordBatch]:
         """The whole batches to append.  Raises before anything is written."""
         accepted: list[RecordBatch] = []
         last_offset = -1
         newest_epoch = self._log.newest_epoch
-        for batch in batches(records):
+        for batch in found:
             epoch = batch.partition_leader_epoch
             if epoch > self._leader_epoch:
                 break  # KAFKA-18723: records of a leader we do not follow yet

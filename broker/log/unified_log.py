@@ -4,7 +4,7 @@ Appends are plain functions: they check, write and then change memory, so every 
 the write has succeeded nothing in memory has changed, so a full disk costs the batches at hand and nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -35,7 +35,7 @@ from broker.log.partition_metadata_file import PartitionMetadataFile
 from broker.log.producer_state_entry import CompletedTxn, ProducerAppendInfo
 from broker.log.producer_state_manager import ProducerStateManager
 from broker.records.append_origin import AppendOrigin
-from broker.records.record_batch import RecordBatch
+from broker.records.record_batch import RecordBatch, batches
 
 log = structlog.get_logger(__name__)
 
@@ -230,7 +230,11 @@ class UnifiedLog:
         CorruptMessageError, OffsetsOutOfOrderError, UnexpectedAppendOffsetError: nothing was appended.
         StorageFailure: some leading batches may have been.
         """
-        return FollowerAppend(self, leader_epoch, self._environment.clock.now_ms()).append(records)
+        return self.append_batches_as_follower(batches(records), leader_epoch)
+
+    def append_batches_as_follower(self, found: Iterable[RecordBatch], leader_epoch: int) -> LogAppendInfo:
+        """The same for batches that were looked at before; each is a view that nobody changes any more."""
+        return FollowerAppend(self, leader_epoch, self._environment.clock.now_ms()).append(found)
 
     def accept_copy(self, batch: RecordBatch) -> None:
         """A batch that was written as the leader sent it is part of the log now."""

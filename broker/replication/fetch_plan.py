@@ -95,8 +95,7 @@ class FetchPlan:
 
     def _settle(self, state: PartitionFetchState, now: float, max_bytes: int, is_throttled: bool) -> None:
         if state.is_truncating:
-            state.replica.truncate_to(state.fetch_offset)
-            state.continue_at(state.replica.log.log_end_offset)
+            state.truncate_to(state.fetch_offset)
         if is_throttled and not state.is_in_sync and self.is_covered(state):
             state.delay(now, THROTTLED_SECONDS)
         if not state.is_ready(now):

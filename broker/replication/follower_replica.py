@@ -1,10 +1,13 @@
 """What a fetcher may do to a partition that follows (the follower half of Kafka's Partition)."""
 
+from collections.abc import Sequence
+
 from broker.common.buffers import Buffer
 from broker.common.errors import NotLeaderOrFollowerError
 from broker.common.identifiers import NO_OFFSET
 from broker.log.log_append import LogAppendInfo, UnexpectedAppendOffsetError
 from broker.log.unified_log import UnifiedLog
+from broker.records.record_batch import RecordBatch
 from broker.replication.partition import Partition
 
 
@@ -48,7 +51,27 @@ class FollowerReplica:
             # and the start offset that came with it hides its beginning again.
             local.truncate_fully_and_start_at(error.first_offset)
             info = local.append_as_follower(records, self.leader_epoch)
-        self.partition.topic_stats.replication_bytes_in += info.valid_bytes
+        return info
+
+    def append_batches(self, batches: Sequence[RecordBatch], restart_at: int | None = None) -> LogAppendInfo:
+        """Append batches of the leader's log that begin at the end of ours.  KafkaError as `append_as_follower`;
+        UnexpectedAppendOffsetError also for a gap before them.
+
+        `restart_at`: there is no record, and the first batch begins below the log start (DeleteRecords) and holds it.
+        """
+        local = self.log
+        end_offset = local.log_end_offset if restart_at is None else restart_at
+        if batches and batches[0].base_offset != end_offset:
+            raise UnexpectedAppendOffsetError(batches[0].base_offset, batches[-1].last_offset, end_offset)
+        if restart_at is None:
+            return local.append_batches_as_follower(batches, self.leader_epoch)
+        kept = local.log_start_offset
+        if local.log_end_offset != kept or not restart_at < kept <= batches[-1].last_offset:
+            raise UnexpectedAppendOffsetError(restart_at, batches[-1].last_offset, local.log_end_offset)
+        local.truncate_fully_and_start_at(restart_at)
+        info = local.append_batches_as_follower(batches, self.leader_epoch)
+        local.update_high_watermark(kept)
+        local.maybe_increment_log_start_offset(kept, "what was deleted stays deleted")
         return info
 
     def update_offsets(self, high_watermark: int, log_start_offset: int) -> None:
@@ -59,10 +82,13 @@ class FollowerReplica:
         local = self.log
         before = local.high_watermark
         now = local.update_high_watermark(high_watermark)
-        if now != before:
-            self.partition.on_high_watermark_followed(now)
-        if log_start_offset > local.log_start_offset:
-            local.maybe_increment_log_start_offset(log_start_offset, "leader offset incremented")
+        try:
+            # Both, and then the listeners: between the two, who reads here would see what the leader has deleted.
+            has_start_moved = local.maybe_increment_log_start_offset(log_start_offset, "leader offset incremented")
+        finally:
+            if now != before:
+                self.partition.on_high_watermark_followed(now)
+        if has_start_moved:
             self.partition.on_followed_log_changed()
 
     def truncate_to(self, offset: int) -> None:

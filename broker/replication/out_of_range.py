@@ -20,8 +20,7 @@ async def place_in_range(leader: LeaderEndPoint, state: PartitionFetchState, req
     end_offset = state.replica.log.log_end_offset
     if leader_end_offset < end_offset:
         _say(state, "log_longer_than_leaders", end_offset, leader_end_offset)
-        state.replica.truncate_to(leader_end_offset)
-        state.continue_at(leader_end_offset)
+        state.truncate_to(leader_end_offset)
         state.lag = 0
         return
     leader_start_offset = await leader.earliest_offset(state.topic_partition, state.leader_epoch)
@@ -35,15 +34,14 @@ async def place_in_range(leader: LeaderEndPoint, state: PartitionFetchState, req
         # its own, so none of its records is one of ours.
         _restart_at(state, leader_start_offset, end_offset)
     else:
-        state.continue_at(end_offset)
+        state.continue_at_end()
         state.refused_in_range_at = end_offset
     state.lag = max(0, leader_end_offset - state.fetch_offset)
 
 
 def _restart_at(state: PartitionFetchState, leader_start_offset: int, end_offset: int) -> None:
     _say(state, "log_begun_anew", end_offset, leader_start_offset)
-    state.replica.truncate_fully_and_start_at(leader_start_offset)
-    state.continue_at(leader_start_offset)
+    state.truncate_fully_and_start_at(leader_start_offset)
 
 
 def _say(state: PartitionFetchState, event: str, was: int, now: int) -> None:

@@ -80,16 +80,26 @@ class PartitionFetchState:
         """Whether an answer to `request` still means what it meant when it was asked."""
         return self._request is request and not self.is_truncating and self.replica.is_valid
 
-    def continue_at(self, fetch_offset: int) -> None:
-        """The log changed and ends at `fetch_offset`: fetch there, with the newest epoch the log has."""
+    def continue_at_end(self) -> None:
+        """The log changed: fetch at its end, wherever that is, with the newest epoch it has."""
         log = self.replica.log
         latest = log.latest_epoch
-        self.fetch_offset = fetch_offset
+        self.fetch_offset = log.log_end_offset
         self.last_fetched_epoch = NO_EPOCH if latest is None else latest
         self.is_truncating = False
         self._patience = FIRST_RETRY_SECONDS
         self.refused_in_range_at = None
         self._request = None
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log there or, within a batch, where that begins; go on at its end.  StorageFailure."""
+        self.replica.truncate_to(offset)
+        self.continue_at_end()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything, begin at `offset` and go on there.  StorageFailure."""
+        self.replica.truncate_fully_and_start_at(offset)
+        self.continue_at_end()
 
     def stop(self) -> None:
         """No longer followed by this state: an answer still under way is void."""

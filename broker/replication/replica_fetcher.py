@@ -36,6 +36,7 @@ from broker.replication.leader_endpoint import (
 from broker.replication.out_of_range import place_in_range
 from broker.replication.partition_fetch_state import PartitionFetchState
 from broker.replication.replication_throttle import ReplicationThrottle
+from broker.replication.topic_stats import ReplicationPath
 from broker.replication.truncation import common_end_offset
 
 log = structlog.get_logger(__name__)
@@ -242,10 +243,11 @@ class ReplicaFetcher:
             info = replica.append(answer.records, answer.log_start_offset)
             valid_bytes = info.valid_bytes
             self._stats.bytes += valid_bytes
+            replica.partition.topic_stats.count_received(ReplicationPath.FETCH, self.leader_id, valid_bytes)
             if self._plan.is_covered(state):
                 self._throttle.record(valid_bytes)
             if valid_bytes:
-                state.continue_at(info.last_offset + 1)
+                state.continue_at_end()
             else:  # not one whole batch we may have yet: asking at once would bring the same
                 self._delay(state)
         replica.update_offsets(answer.high_watermark, answer.log_start_offset)
@@ -267,8 +269,7 @@ class ReplicaFetcher:
             fetch_offset=state.fetch_offset,
         )
         self._log.info("log_diverged", partition=str(state.topic_partition), leader=diverging, was=was, now=offset)
-        state.replica.truncate_to(offset)
-        state.continue_at(offset)
+        state.truncate_to(offset)
         self._leader.begin_anew()  # what the leader's session takes for told, its high watermark, was not taken over
         if (state.fetch_offset, state.last_fetched_epoch) == was:
             self._delay(state)  # the same question would get the same answer

@@ -66,7 +66,7 @@ def test_another_state_takes_the_place(world: PlanWorld) -> None:
 def test_what_moved_is_asked_for_last(world: PlanWorld) -> None:
     world.asked(0.0)
     world.t.replica.append(records(0, "a"))
-    world.t.continue_at(1)
+    world.t.continue_at_end()
     world.plan.touch(world.t)
     assert world.asked(0.1) == [U, T]
     assert world.plan.requests(0.1)[T].fetch_offset == 1
@@ -89,7 +89,7 @@ def test_what_is_delayed_is_left_out_until_it_is_due(world: PlanWorld) -> None:
 def test_what_moves_by_itself_is_noticed_within_a_second(world: PlanWorld) -> None:
     world.t.replica.append(records(0, "a") + records(1, "b"))
     world.t.replica.update_offsets(2, 0)
-    world.t.continue_at(2)
+    world.t.continue_at_end()
     world.asked(0.0)
     world.partition("t").log.maybe_increment_log_start_offset(1, "retention")
     assert world.plan.requests(0.9)[T].log_start_offset == 0

@@ -5,6 +5,7 @@ import pytest
 from broker.common.errors import CorruptMessageError, NotLeaderOrFollowerError, OffsetOutOfRangeError
 from broker.common.identifiers import TopicPartition
 from broker.log.log_append import UnexpectedAppendOffsetError
+from broker.records.record_batch import batches
 from broker.replication.fetch_params import FetchPartition
 from tests.unit.replication.follower_world import FollowerWorld, records
 
@@ -28,12 +29,12 @@ class Watcher:
         self.told += 1
 
 
-def test_what_is_appended_is_counted(tmp_path: Path) -> None:
+def test_what_is_appended_is_told(tmp_path: Path) -> None:
     world = FollowerWorld(tmp_path)
     first, second = records(0, "a", "b"), records(2, "c")
     info = world.replica().append(first + second)
-    assert (info.last_offset, world.partition().log.log_end_offset) == (2, 3)
-    assert world.partition().topic_stats.replication_bytes_in == len(first) + len(second)
+    assert (info.last_offset, info.valid_bytes) == (2, len(first) + len(second))
+    assert world.partition().log.log_end_offset == 3
 
 
 def test_offsets_of_the_leader_count_as_far_as_the_log_goes(tmp_path: Path) -> None:
@@ -52,6 +53,51 @@ def test_offsets_of_the_leader_count_as_far_as_the_log_goes(tmp_path: Path) -> N
     assert watcher.told == 3  # twice for the high watermark, once for the start
     with pytest.raises(OffsetOutOfRangeError):
         replica.update_offsets(2, 3)
+
+
+def test_between_high_watermark_and_log_start_nobody_looks(tmp_path: Path) -> None:
+    """Records that the leader has deleted would be served below a high watermark they never had here."""
+    world = FollowerWorld(tmp_path)
+    replica, partition = world.replica(), world.partition()
+    seen = []
+
+    class Looking(Listener):
+        def on_high_watermark_updated(self, topic_partition: TopicPartition, offset: int) -> None:
+            seen.append((partition.log.log_start_offset, offset))
+
+    partition.add_listener(Looking())
+    replica.append(records(0, "a", "b", "c"))
+    replica.update_offsets(3, 2)
+    assert seen == [(2, 3)]
+
+
+def test_batches_are_appended_at_the_log_end_and_nowhere_else(tmp_path: Path) -> None:
+    world = FollowerWorld(tmp_path)
+    replica, log = world.replica(), world.partition().log
+    info = replica.append_batches(list(batches(records(0, "a", "b") + records(2, "c"))))
+    assert (info.last_offset, log.log_end_offset, log.latest_epoch) == (2, 3, 0)
+    assert replica.append_batches([]).valid_bytes == 0
+    for offset in (2, 4):  # known already, and a gap
+        with pytest.raises(UnexpectedAppendOffsetError):
+            replica.append_batches(list(batches(records(offset, "x"))))
+    assert log.log_end_offset == 3
+
+
+def test_an_empty_log_restarts_below_its_start_and_keeps_it(tmp_path: Path) -> None:
+    world = FollowerWorld(tmp_path)
+    replica, log = world.replica(), world.partition().log
+    replica.truncate_fully_and_start_at(2)
+    around_the_start = list(batches(records(1, "a", "b", "c")))
+    with pytest.raises(UnexpectedAppendOffsetError):
+        replica.append_batches(around_the_start, restart_at=2)
+    assert replica.append_batches(around_the_start, restart_at=1).last_offset == 3
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 2, 4)
+    with pytest.raises(UnexpectedAppendOffsetError):  # there are records now
+        replica.append_batches(around_the_start, restart_at=1)
+    replica.truncate_fully_and_start_at(9)
+    with pytest.raises(UnexpectedAppendOffsetError):  # ends below the start
+        replica.append_batches(list(batches(records(7, "a"))), restart_at=7)
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
 
 
 def test_cutting_tells_who_reads_here(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_an_answer_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     class Slow(FakeLeader):
         async def earliest_offset(self, *arguments: object) -> int:
             world.replica().append(records(2, "appended meanwhile"))
-            state.continue_at(3)
+            state.continue_at_end()
             return 7
 
     leader = Slow()

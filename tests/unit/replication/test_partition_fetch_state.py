@@ -44,7 +44,7 @@ def test_the_same_request_is_asked_until_something_moves(tmp_path: Path) -> None
     assert state.request(200).log_start_offset == 1
     replica.append(records(2, "c", epoch=0))
     before = state.request(200)
-    state.continue_at(3)
+    state.continue_at_end()
     assert not state.awaits(before)
     assert state.request(200).fetch_offset == 3
 
@@ -75,6 +75,6 @@ def test_a_delay_is_not_prolonged_and_a_brief_one_grows(tmp_path: Path) -> None:
         delays.append(round(state.delayed_until - now, 3))
         now = state.delayed_until
     assert delays == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    state.continue_at(1)
+    state.continue_at_end()
     state.delay_briefly(now, 1.0)
     assert state.delayed_until == pytest.approx(now + 0.05)
