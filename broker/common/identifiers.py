@@ -24,6 +24,14 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state"})
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"  # of KIP-405
+REMOTE_WAL_LOG_METADATA_TOPIC: Final = "__remote_wal_log_metadata"  # of KIP-1176
+# What replication through a bucket stands on cannot go through a bucket itself.
+NEVER_REMOTE_WAL_TOPICS: Final = INTERNAL_TOPICS | {
+    CLUSTER_METADATA_TOPIC,
+    REMOTE_LOG_METADATA_TOPIC,
+    REMOTE_WAL_LOG_METADATA_TOPIC,
+}
 
 
 class TopicPartition(NamedTuple):
