@@ -88,7 +88,7 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
         return ANSWER_NOW  # truncated, or deleted
     if offset > limit:
         return ANSWER_NOW if partition.is_leader else 0  # as `FetchReader` has it
-    if params.is_from_follower and partition.holds_back(params.replica_id):
+    if params.is_from_follower and partition.followers.holds_back(params.replica_id):
         return 0
     if offset < log.segments.active.base_offset < limit:
         return ANSWER_NOW  # one answer never spans two segments, so waiting could not fill it

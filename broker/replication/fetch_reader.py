@@ -193,7 +193,7 @@ class FetchReader:
             limit = end_offset
         if offset < limit:
             result.has_more = True
-            is_held_back = params.is_from_follower and partition.holds_back(params.replica_id)
+            is_held_back = params.is_from_follower and partition.followers.holds_back(params.replica_id)
             if not is_held_back and (size_max > 0 or must_have_one):
                 is_committed_only = isolation is _TXN_COMMITTED
                 found = local.read(offset, size_max, limit, min_one_batch=must_have_one, with_aborted=is_committed_only)
@@ -300,7 +300,7 @@ def _refusal(partition: Partition, params: FetchParams, request: FetchPartition)
     if params.fetch_only_leader and not partition.is_leader:
         return ErrorCode.not_leader_or_follower
     if params.is_from_follower:
-        return partition.follower_error(params.replica_id, params.replica_epoch, epoch)
+        return partition.followers.fetch_error(params.replica_id, params.replica_epoch, epoch)
     return None
 
 

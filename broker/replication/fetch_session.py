@@ -184,7 +184,7 @@ class FetchSession:
             request.is_watched = False  # no longer hosted here
         elif self.is_privileged and request not in self._dirty:
             # Not read in the fetches since, because there was nothing new: it was caught up at the last of them.
-            request.hosted.note_idle_follower(self.replica_id, self.last_used_ms)
+            request.hosted.followers.note_idle(self.replica_id, self.last_used_ms)
         self._mark_dirty(request)
         if self._parked is not None:
             self._parked.on_partition_changed(request)

@@ -88,6 +88,23 @@ class InSyncReplicas:
             )
             self._propose(PendingRecovery(state))
 
+    def common_end(self, log_end_offset: int) -> int:
+        """How far every replica has the log that counts for the high watermark; ours ends at `log_end_offset`."""
+        end_offset = log_end_offset
+        followers = self._partition.remote_replicas
+        if followers:
+            now_ms = self._context.monotonic_ms()
+            lag_time_max_ms = self._context.config.current.replica_lag_time_max_ms
+            maximal_isr = self.state.maximal_isr
+            for broker_id, replica in followers.items():
+                # Also wait for a replica that is about to join, or it could never catch up with a busy partition.
+                if replica.log_end_offset < end_offset and (
+                    broker_id in maximal_isr
+                    or (replica.is_caught_up(log_end_offset, now_ms, lag_time_max_ms) and self.is_eligible(replica))
+                ):
+                    end_offset = replica.log_end_offset
+        return end_offset
+
     def is_eligible(self, replica: ReplicaState) -> bool:
         """May be proposed: seen, alive, not leaving, and the incarnation that fetched is the registered one."""
         registration = self._context.metadata_cache.image.brokers.get(replica.broker_id)

@@ -17,14 +17,16 @@ from broker.common.errors import (
     StorageFailure,
     UnknownLeaderEpochError,
 )
-from broker.common.identifiers import NO_BROKER, NO_EPOCH, NO_OFFSET, TopicPartition
+from broker.common.identifiers import NEVER_REMOTE_WAL_TOPICS, NO_BROKER, NO_EPOCH, NO_OFFSET, TopicPartition
 from broker.log.log_append import LogAppendResult
 from broker.log.unified_log import UnifiedLog
 from broker.metadata.partition_registration import LeaderRecoveryState, PartitionRegistration
 from broker.records.append_origin import AppendOrigin
 from broker.records.record_batch import RecordBatch
 from broker.replication.fetch_params import FetchIsolation, FetchPartition
+from broker.replication.followers import Followers
 from broker.replication.in_sync_replicas import InSyncReplicas
+from broker.replication.leader_wal import LeaderWal
 from broker.replication.partition_context import FetchWatcher, PartitionContext, PartitionListener
 from broker.replication.partition_state import PartitionState
 from broker.replication.replica_state import ReplicaState
@@ -49,9 +51,11 @@ class Partition:
         "_context",
         "_follower_watches",
         "_in_sync",
+        "_leader_wal",
         "_listeners",
         "adding_replicas",
         "delete_records_waiting",
+        "followers",
         "is_leader",
         "is_offline",
         "leader_epoch",
@@ -59,7 +63,6 @@ class Partition:
         "leader_id",
         "local_log",
         "partition_epoch",
-        "remote_replicas",
         "removing_replicas",
         "replicas",
         "staged",
@@ -87,7 +90,8 @@ class Partition:
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
         self._in_sync = InSyncReplicas(self, context)
-        self.remote_replicas: dict[int, ReplicaState] = {}  # empty unless we lead
+        self.followers = Followers(self, context)
+        self._leader_wal: LeaderWal | None = None
         self.staged: list[tuple[RecordBatch, AppendRequest, int]] = []  # by GroupCommit, for one turn
         self.delete_records_waiting = 0
         self.waiting_appends = WaitingAppends()
@@ -103,6 +107,34 @@ class Partition:
         if self.local_log is None:
             raise StorageFailure(f"The log of {self.topic_partition} is not available")
         return self.local_log
+
+    @property
+    def is_through_bucket(self) -> bool:
+        """Whether followers take the records of this partition from a bucket (KIP-1176); as the settings are now."""
+        local = self.local_log
+        return (
+            local is not None
+            and local.config.remote_wal_enable
+            and self._context.config.current.remote_wal_storage_system_enable
+            and local.config.is_delete
+            and not local.config.is_compact
+            and self.topic_partition.topic not in NEVER_REMOTE_WAL_TOPICS
+        )
+
+    @property
+    def leader_wal(self) -> LeaderWal | None:
+        """The path through the bucket while we lead and it is in use; who opens it sets it, losing the lead ends it."""
+        return self._leader_wal
+
+    @leader_wal.setter
+    def leader_wal(self, leader_wal: LeaderWal | None) -> None:
+        self._leader_wal = leader_wal
+        self._notify(self._follower_watches)  # they get something else from us than before
+
+    @property
+    def remote_replicas(self) -> dict[int, ReplicaState]:
+        """What we know of our followers by broker id; empty unless we lead."""
+        return self.followers.states
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -195,7 +227,7 @@ class Partition:
             self._update_assignment(
                 registration, registration.isr, LeaderRecoveryState(registration.leader_recovery_state)
             )
-        self._update_remote_replicas()
+        self.followers.place(self.replicas)
         was_leader = self.is_leader
         if registration.leader_epoch > self.leader_epoch:
             self._begin_leader_epoch(local, registration)
@@ -212,9 +244,7 @@ class Partition:
         end_offset = local.log_end_offset
         self.leader_epoch_start_offset = end_offset
         local.maybe_assign_epoch_start_offset(registration.leader_epoch, end_offset)
-        now_ms = self._context.monotonic_ms()
-        for broker_id, replica in self.remote_replicas.items():
-            replica.reset(now_ms=now_ms, is_in_sync=broker_id in registration.isr)
+        self.followers.begin_leader_epoch(registration.isr)
 
     def make_follower(self, registration: PartitionRegistration) -> bool:
         """Follow from now on; returns whether the leader epoch is new, so that fetching must begin anew."""
@@ -233,7 +263,8 @@ class Partition:
         self.partition_epoch = registration.partition_epoch
         self.leader_epoch_start_offset = NO_OFFSET
         self._update_assignment(registration, ())
-        self.remote_replicas = {}
+        self.followers.forget()
+        self._leader_wal = None
         self.waiting_appends.fail_all(ErrorCode.not_leader_or_follower)
         self._notify_watches()
         if was_leader:
@@ -249,7 +280,8 @@ class Partition:
         self.is_offline = not is_deleted
         self.local_log = None
         self._in_sync.decide(())  # an answer that is still to come is about nothing that is here
-        self.remote_replicas = {}
+        self.followers.forget()
+        self._leader_wal = None
         self.waiting_appends.fail_all(error)
         watches = {**self._consumer_watches, **self._follower_watches}
         self._consumer_watches, self._follower_watches = {}, {}
@@ -279,12 +311,6 @@ class Partition:
         self.removing_replicas = registration.removing_replicas
         self._in_sync.decide(isr, recovery)
 
-    def _update_remote_replicas(self) -> None:
-        remote = (broker_id for broker_id in self.replicas if broker_id != self._context.local_broker_id)
-        self.remote_replicas = {
-            broker_id: self.remote_replicas.get(broker_id) or ReplicaState(broker_id) for broker_id in remote
-        }
-
     def _log_stale(self, registration: PartitionRegistration) -> None:
         log.info(
             "stale_partition_metadata_ignored",
@@ -309,6 +335,14 @@ class Partition:
             self._advance_high_watermark(local)
             if self._follower_watches:
                 self._notify(self._follower_watches)
+            if self._leader_wal is not None:
+                self._leader_wal.appended(
+                    sum(
+                        batch.size_bytes
+                        for batch, result in zip(batches, results, strict=True)
+                        if result.error is None and not result.is_duplicate
+                    )
+                )
         return results
 
     def _advance_high_watermark(self, local: UnifiedLog) -> bool:
@@ -317,20 +351,7 @@ class Partition:
         in_sync = len(state.isr)
         if in_sync < len(self.replicas) and in_sync < self.effective_min_isr:
             return False  # KIP-966: what fewer than min.insync.replicas have is not committed
-        end_offset = new = local.log_end_offset
-        if self.remote_replicas:
-            now_ms = self._context.monotonic_ms()
-            lag_time_max_ms = self._context.config.current.replica_lag_time_max_ms
-            maximal_isr = state.maximal_isr
-            for broker_id, replica in self.remote_replicas.items():
-                # Also wait for a replica that is about to join, or it could never catch up with a busy partition.
-                if replica.log_end_offset < new and (
-                    broker_id in maximal_isr
-                    or (
-                        replica.is_caught_up(end_offset, now_ms, lag_time_max_ms) and self._in_sync.is_eligible(replica)
-                    )
-                ):
-                    new = replica.log_end_offset
+        new = self._in_sync.common_end(local.log_end_offset)
         if new <= local.high_watermark:
             return False
         local.update_high_watermark(new)
@@ -389,20 +410,6 @@ class Partition:
 
     # Followers and the ISR
 
-    def follower_error(self, replica_id: int, replica_epoch: int, current_leader_epoch: int) -> ErrorCode | None:
-        """Why a follower may not fetch: not a replica (yet), or another incarnation of the broker than registered."""
-        if replica_id not in self.remote_replicas:
-            # Metadata lags during a reassignment: with the epoch it retries, without it refreshes first.
-            return ErrorCode.not_leader_or_follower if current_leader_epoch < 0 else ErrorCode.unknown_leader_epoch
-        if replica_epoch != NO_EPOCH:
-            # Kafka refuses older epochs only and remembers what it is told.  But once a newer incarnation, whose log
-            # may be shorter, has fetched, the older must not count, and only the metadata can tell which epochs exist:
-            # who is ahead of ours asks again.
-            registration = self._context.metadata_cache.image.brokers.get(replica_id)
-            if registration is None or registration.epoch != replica_epoch:
-                return ErrorCode.not_leader_or_follower
-        return None
-
     def update_follower_fetch_state(
         self,
         replica_id: int,
@@ -421,36 +428,12 @@ class Partition:
             leader_log_end_offset=leader_log_end_offset,
             now_ms=self._context.monotonic_ms(),
             broker_epoch=replica_epoch,
+            is_mark_pinned=self._leader_wal is not None,
         )
         self._in_sync.maybe_expand(replica)
         moved = previous_end_offset != fetch_offset and self._advance_high_watermark(self.log)
         if self.delete_records_waiting and not moved and previous_start_offset != log_start_offset:
             self._context.on_delete_records_progress(self)
-
-    def holds_back(self, replica_id: int) -> bool:
-        """Whether a follower that is not in sync gets no records for now (KIP-73)."""
-        throttle = self._context.leader_throttle
-        return (
-            throttle.covers(self.topic_partition.partition, self.log.config.leader_replication_throttled_replicas)
-            and replica_id not in self._in_sync.state.isr
-            and throttle.is_exceeded
-        )
-
-    def count_bytes_to_follower(self, size_bytes: int) -> None:
-        """Count what is about to be sent; the throttle counts in-sync followers of its replicas too, as in Kafka."""
-        self.topic_stats.replication_bytes_out += size_bytes
-        local, throttle = self.local_log, self._context.leader_throttle
-        if local is not None and throttle.covers(
-            self.topic_partition.partition, local.config.leader_replication_throttled_replicas
-        ):
-            throttle.record(size_bytes)
-
-    def note_idle_follower(self, replica_id: int, last_fetch_time_ms: int) -> None:
-        """A follower whose session found nothing new here was caught up when it last asked."""
-        replica = self.remote_replicas.get(replica_id)
-        if replica is not None and replica.last_fetch_time_ms < last_fetch_time_ms:
-            replica.last_fetch_time_ms = last_fetch_time_ms
-            replica.last_caught_up_time_ms = max(replica.last_caught_up_time_ms, last_fetch_time_ms)
 
     def maybe_shrink_isr(self) -> None:
         """Propose to drop lagging members.  Called by a timer."""
@@ -465,13 +448,7 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """The least log start offset of all alive replicas: what is below it is gone everywhere."""
-        brokers = self._context.metadata_cache.image.brokers
-        low = self.log.log_start_offset
-        for broker_id, replica in self.remote_replicas.items():
-            registration = brokers.get(broker_id)
-            if registration is not None and not registration.fenced:
-                low = min(low, replica.log_start_offset)
-        return low
+        return self.followers.low_watermark(self.log.log_start_offset)
 
     def delete_records_on_leader(self, offset: int) -> int:
         """Move the log start offset up to `offset` (-1: the high watermark); returns the offset asked for in fact."""
@@ -481,7 +458,8 @@ class Partition:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {self.topic_partition} is not within its high watermark {local.high_watermark}"
             )
-        local.maybe_increment_log_start_offset(wanted, "client delete records request")
+        if local.maybe_increment_log_start_offset(wanted, "client delete records request") and self._leader_wal:
+            self._leader_wal.log_start_moved()
         self._notify_watches()
         return wanted
 

@@ -336,13 +336,13 @@ class ReplicaManager:
     def _answer(self, results: list[FetchPartitionResult], on_complete: OnFetched) -> None:
         self._reader.read_bytes(results, on_complete)
 
-    def count_bytes_out(self, results: Sequence[FetchPartitionResult], *, is_from_follower: bool) -> None:
-        """Count what is about to be sent."""
+    def count_bytes_out(self, results: Sequence[FetchPartitionResult], replica_id: int) -> None:
+        """Count what is about to be sent to a follower, or to a consumer (a negative id)."""
         for result in results:
             partition = result.request.hosted
             if partition is not None and result.size_bytes:
-                if is_from_follower:
-                    partition.count_bytes_to_follower(result.size_bytes)
+                if replica_id >= 0:
+                    partition.followers.count_sent(replica_id, result.size_bytes)
                 else:
                     partition.topic_stats.bytes_out += result.size_bytes
 

@@ -8,24 +8,30 @@ NEVER_MS: Final = -(1 << 62)  # before every time: the monotonic clock may have 
 
 
 class ReplicaState:
-    """Moved only by the follower's fetches and by elections.  Times are milliseconds of the monotonic clock."""
+    """Moved only by the follower's fetches and by elections.  Times are milliseconds of the monotonic clock.
+
+    Who fetches from the mark on had, at the mark's time, all there was then: it was caught up then (KIP-16).  Kafka's
+    mark is the log end and the time of the last fetch, whose answer carried the bytes.  A follower that takes its
+    records from a bucket (KIP-1176) fetches every few milliseconds and has the bytes much later: under steady load it
+    never has what was there a fetch ago, and would leave the ISR.  Its mark stays where it is until it is reached.
+    """
 
     __slots__ = (
         "broker_epoch",
         "broker_id",
         "last_caught_up_time_ms",
-        "last_fetch_leader_log_end_offset",
-        "last_fetch_time_ms",
         "log_end_offset",
         "log_start_offset",
+        "mark_offset",
+        "mark_time_ms",
     )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.log_start_offset = NO_OFFSET
         self.log_end_offset = NO_OFFSET  # may go back: a follower truncates
-        self.last_fetch_leader_log_end_offset = NO_OFFSET
-        self.last_fetch_time_ms = NEVER_MS
+        self.mark_offset = NO_OFFSET  # Kafka's lastFetchLeaderLogEndOffset
+        self.mark_time_ms = NEVER_MS  # Kafka's lastFetchTimeMs
         self.last_caught_up_time_ms = NEVER_MS
         self.broker_epoch = NO_EPOCH  # of its last fetch; -1 until it has fetched, or when it does not send one
 
@@ -37,18 +43,29 @@ class ReplicaState:
         leader_log_end_offset: int,
         now_ms: int,
         broker_epoch: int,
+        is_mark_pinned: bool,
     ) -> None:
-        """Record a fetch; `leader_log_end_offset` is the one from before the fetch was read."""
+        """Record a fetch; `leader_log_end_offset` is the one from before the fetch was read.
+
+        `is_mark_pinned`: the records come through a bucket, see above.
+        """
+        has_reached_mark = fetch_offset >= self.mark_offset
         if fetch_offset >= leader_log_end_offset:
             self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, now_ms)
-        elif fetch_offset >= self.last_fetch_leader_log_end_offset:
-            # It now has all that existed when it fetched before: it was caught up then (KIP-16's definition).
-            self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, self.last_fetch_time_ms)
+        elif has_reached_mark:
+            self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, self.mark_time_ms)
+        if has_reached_mark or not is_mark_pinned:
+            self.mark_offset = max(leader_log_end_offset, self.mark_offset)
+            self.mark_time_ms = now_ms
         self.log_start_offset = log_start_offset
         self.log_end_offset = fetch_offset
-        self.last_fetch_leader_log_end_offset = max(leader_log_end_offset, self.last_fetch_leader_log_end_offset)
-        self.last_fetch_time_ms = now_ms
         self.broker_epoch = broker_epoch
+
+    def note_idle(self, fetch_time_ms: int) -> None:
+        """It fetched without being looked at, because there was nothing new: it had everything then."""
+        if self.mark_time_ms < fetch_time_ms and self.log_end_offset >= self.mark_offset:
+            self.mark_time_ms = fetch_time_ms
+            self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, fetch_time_ms)
 
     def reset(self, *, now_ms: int, is_in_sync: bool) -> None:
         """A leader epoch begins: members of the ISR get the whole lag time, and nothing else is known.
@@ -60,8 +77,8 @@ class ReplicaState:
         self.last_caught_up_time_ms = now_ms if is_in_sync else NEVER_MS
         self.log_start_offset = NO_OFFSET
         self.log_end_offset = NO_OFFSET
-        self.last_fetch_leader_log_end_offset = NO_OFFSET
-        self.last_fetch_time_ms = NEVER_MS
+        self.mark_offset = NO_OFFSET
+        self.mark_time_ms = NEVER_MS
         self.broker_epoch = NO_EPOCH
 
     def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:

@@ -30,6 +30,7 @@ class TopicStats:
         "received_bytes",
         "replication_bytes_in",
         "replication_bytes_out",
+        "sent_bytes",
         "total_fetch_requests",
         "total_produce_requests",
     )
@@ -49,14 +50,23 @@ class TopicStats:
         self.invalid_message_crc_records = 0
         self.invalid_offset_or_sequence_records = 0
         self.received_bytes: dict[tuple[ReplicationPath, int], int] = {}  # as follower, by path and sending broker
+        self.sent_bytes: dict[tuple[ReplicationPath, int], int] = {}  # as leader, by path and following broker
 
     def count_received(self, path: ReplicationPath, broker_id: int, size_bytes: int) -> None:
         """A follower here appended bytes that the broker `broker_id` sent, or uploaded to the bucket they came from."""
-        received, key = self.received_bytes, (path, broker_id)
-        if key in received or len(received) < _BROKER_COUNT_MAX:
-            received[key] = received.get(key, 0) + size_bytes
+        _count(self.received_bytes, (path, broker_id), size_bytes)
         if path is not ReplicationPath.WAL:
             self.replication_bytes_in += size_bytes
+
+    def count_sent(self, path: ReplicationPath, broker_id: int, size_bytes: int) -> None:
+        """A leader here answers a fetch of the follower `broker_id` with records."""
+        _count(self.sent_bytes, (path, broker_id), size_bytes)
+        self.replication_bytes_out += size_bytes
+
+
+def _count(bytes_by: dict[tuple[ReplicationPath, int], int], key: tuple[ReplicationPath, int], size_bytes: int) -> None:
+    if key in bytes_by or len(bytes_by) < _BROKER_COUNT_MAX:
+        bytes_by[key] = bytes_by.get(key, 0) + size_bytes
 
 
 class BrokerTopicStats:

@@ -15,7 +15,13 @@ from broker.protocol.fetch_codec import FetchRequest, decode, encode_response
 from broker.protocol.frames import Frame
 from broker.protocol.produce_codec import NodeEndpoint
 from broker.replication.fetch_manager import FetchContext, FetchManager
-from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult, LeaderHint
+from broker.replication.fetch_params import (
+    CONSUMER_REPLICA_ID,
+    FetchParams,
+    FetchPartition,
+    FetchPartitionResult,
+    LeaderHint,
+)
 from broker.replication.fetch_session import PartitionKey
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.api_registry import handles_frames
@@ -126,7 +132,7 @@ class _FetchCall:
         "_context",
         "_correlation_id",
         "_fetch_context",
-        "_is_from_follower",
+        "_replica_id",
         "_replicas",
         "_slot",
         "_version",
@@ -147,11 +153,11 @@ class _FetchCall:
         self._slot = slot
         self._replicas = replicas
         self._cache = cache
-        self._is_from_follower = False
+        self._replica_id = CONSUMER_REPLICA_ID
 
     def start(self, params: FetchParams, fetch_context: FetchContext) -> None:
         self._fetch_context: FetchContext = fetch_context
-        self._is_from_follower = params.is_from_follower
+        self._replica_id = params.replica_id
         source = fetch_context.source
         if source is None:
             self.on_complete(())
@@ -174,7 +180,7 @@ class _FetchCall:
         answer = self._fetch_context.answer(results)
         if answer.error:
             count_errors(self._slot, (answer.error,))
-        self._replicas.count_bytes_out(answer.results, is_from_follower=self._is_from_follower)
+        self._replicas.count_bytes_out(answer.results, self._replica_id)
         self._slot.send(
             encode_response(
                 self._version,
@@ -188,7 +194,7 @@ class _FetchCall:
 
     def _is_throttled(self, charge: RequestCharge, results: Sequence[FetchPartitionResult]) -> bool:
         """Count the answer as the client's; answer without records when that is more than it may have."""
-        if self._is_from_follower:
+        if self._replica_id >= 0:
             charge.exempt()
             return False
         topics = _by_topic(self._fetch_context.told(results), self._version >= FIRST_VERSION_WITH_TOPIC_IDS)

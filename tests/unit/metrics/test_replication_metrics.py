@@ -61,7 +61,7 @@ def test_what_producers_and_consumers_move(scraped: Scraped) -> None:
         await world.produce([(target, batch(b"x" * 2_000_000))])
         await world.produce([(TopicPartition("missing", 0), batch("a"))])
         read = await world.fetch(FetchParams(version=12), FetchPartition("t", 0, 0, 10_000))
-        world.replicas.count_bytes_out(read, is_from_follower=False)
+        world.replicas.count_bytes_out(read, -1)
         size = len(batch("a", "b")) + len(batch("y"))
         assert scraped.topic("messagesin") == 3
         assert scraped.topic("bytesin") == size
@@ -146,8 +146,8 @@ def test_changes_of_the_isr(scraped: Scraped) -> None:
 
 def test_what_throttled_replicas_are_sent(scraped: Scraped) -> None:
     scraped.world.create_topic(configs={"leader.replication.throttled.replicas": "*"})
-    scraped.world.partition().count_bytes_to_follower(300)
-    scraped.world.partition().count_bytes_to_follower(400)
+    scraped.world.partition().followers.count_sent(2, 300)
+    scraped.world.partition().followers.count_sent(2, 400)
     assert scraped.value("kafka_server_leaderreplication_byte_rate") == 700
 
 

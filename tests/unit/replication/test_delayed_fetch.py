@@ -110,7 +110,7 @@ def test_a_follower_that_is_held_back_is_not_woken_by_what_it_may_not_have(tmp_p
     world.append(batch("a"))
     behind, in_sync = FetchParams(version=12, replica_id=3), FetchParams(version=12, replica_id=2)
     assert available_bytes(hosted_request(world), behind) == 1
-    world.partition().count_bytes_to_follower(1)
+    world.partition().followers.count_sent(3, 1)
     assert available_bytes(hosted_request(world), behind) == 0
     assert available_bytes(hosted_request(world), in_sync) == 1
     world.partition().log.roll()

@@ -246,8 +246,8 @@ def test_only_the_first_read_of_a_fetch_tells_what_a_follower_has(world: Replica
     world.append(batch("a"), topic="r")
     world.now_ms += 10
     reader.locate(follower, [request], is_first_read=False)
-    assert (known.log_end_offset, known.last_fetch_leader_log_end_offset) == (0, 0)
-    assert (known.last_fetch_time_ms, known.last_caught_up_time_ms) == (asked_ms, asked_ms)
+    assert (known.log_end_offset, known.mark_offset) == (0, 0)
+    assert (known.mark_time_ms, known.last_caught_up_time_ms) == (asked_ms, asked_ms)
 
 
 def test_clients_that_do_not_read_leave_followers_their_share(
@@ -342,7 +342,7 @@ def test_a_follower_that_catches_up_is_held_back_by_the_throttle(tmp_path: Path)
     behind = FetchParams(version=12, replica_id=3, replica_epoch=13)
 
     first, other = read(world, [asked(0, max_bytes=1), asked(0, 1)], behind)
-    world.replicas.count_bytes_out([first, other], is_from_follower=True)
+    world.replicas.count_bytes_out([first, other], 3)
     assert first.size_bytes > 1000
     assert world.replicas.context.leader_throttle.byte_rate == first.size_bytes  # of the covered partition alone
     held, other = read(world, [asked(1), asked(0, 1)], behind)

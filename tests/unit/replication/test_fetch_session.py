@@ -145,7 +145,7 @@ def test_an_idle_follower_was_caught_up_when_it_last_asked(tmp_path: Path) -> No
     story.session.last_used_ms = story.world.now_ms - 200
     story.world.append(batch("a"))
     replica = story.world.partition().remote_replicas[2]
-    assert replica.last_caught_up_time_ms == replica.last_fetch_time_ms == story.world.now_ms - 200
+    assert replica.last_caught_up_time_ms == replica.mark_time_ms == story.world.now_ms - 200
     story.world.replicas.maybe_shrink_isrs()
     assert story.world.alter_partition.proposals == []
 

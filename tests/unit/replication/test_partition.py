@@ -14,6 +14,7 @@ from broker.common.identifiers import TopicPartition
 from broker.replication.fetch_params import FetchIsolation, FetchPartition
 from broker.replication.partition import Partition
 from tests.support.builders import ReplicaWorld, batch, registration
+from tests.support.recording_leader_wal import RecordingLeaderWal
 
 T = TopicPartition("t", 0)
 
@@ -200,3 +201,43 @@ def test_records_above_the_high_watermark_are_not_deleted(tmp_path: Path, offset
     with pytest.raises(OffsetOutOfRangeError):
         world.partition().delete_records_on_leader(offset)
     assert world.partition().log.log_start_offset == 0
+
+
+BUCKET = {
+    "remote.wal.storage.system.enable": "true",
+    "remote.wal.storage.manager.class.name": "LocalWalStorageManager",
+    "rwsm.config.bucket": "file:///tmp/bucket",
+    "broker.rack": "zone-a",
+}
+
+
+@pytest.mark.parametrize(
+    ("properties", "name", "configs", "is_through_bucket"),
+    [
+        (BUCKET, "t", {"remote.wal.enable": "true"}, True),
+        ({}, "t", {"remote.wal.enable": "true"}, False),
+        (BUCKET, "t", {}, False),
+        (BUCKET, "t", {"remote.wal.enable": "true", "cleanup.policy": "compact"}, False),
+        (BUCKET, "t", {"remote.wal.enable": "true", "cleanup.policy": "compact,delete"}, False),
+        (BUCKET, "__consumer_offsets", {"remote.wal.enable": "true"}, False),
+        (BUCKET, "__remote_wal_log_metadata", {"remote.wal.enable": "true"}, False),
+    ],
+)
+def test_which_partitions_go_through_a_bucket(
+    tmp_path: Path, properties: dict[str, str], name: str, configs: dict[str, str], is_through_bucket: bool
+) -> None:
+    world = ReplicaWorld(tmp_path, properties)
+    world.create_topic(name, configs=configs)
+    partition = world.partition(name)
+    assert partition.is_through_bucket is is_through_bucket
+    partition.stop(ErrorCode.kafka_storage_error, is_deleted=False)
+    assert not partition.is_through_bucket
+
+
+def test_who_watches_is_told_when_the_bucket_comes_and_goes(tmp_path: Path) -> None:
+    world = replicated(tmp_path)
+    partition, watcher, request = world.partition(), Watcher(), FetchPartition("t", 0, 0, 100)
+    partition.watch_fetch(request, watcher, is_from_follower=True)
+    partition.leader_wal = RecordingLeaderWal()
+    partition.leader_wal = None
+    assert watcher.told == [request, request]

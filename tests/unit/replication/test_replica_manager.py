@@ -265,10 +265,10 @@ def test_bytes_out_are_counted_for_consumers_and_followers_apart(world: ReplicaW
         size = len(batch("a"))
         follower = FetchParams(version=17, replica_id=2, replica_epoch=12)
         copied = await world.fetch(follower, FetchPartition("t", 0, 0, 1000, log_start_offset=0))
-        world.replicas.count_bytes_out(copied, is_from_follower=True)
+        world.replicas.count_bytes_out(copied, 2)
         await world.fetch(follower, FetchPartition("t", 0, 1, 1000, log_start_offset=0))
         read = await world.fetch(FetchParams(version=12), FetchPartition("t", 0, 0, 1000))
-        world.replicas.count_bytes_out(read, is_from_follower=False)
+        world.replicas.count_bytes_out(read, -1)
         stats = world.partition().topic_stats
         assert (stats.replication_bytes_out, stats.bytes_out) == (size, size)
 
