@@ -4,6 +4,7 @@ It is `__remote_wal_log_metadata`: an ordinary replicated topic.  The implementa
 the server's; what is above it knows partitions, values and offsets only.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol, TypeAlias
@@ -36,10 +37,11 @@ class MetadataTopic(Protocol):
     def lag(self) -> int:
         """Records not yet read over all partitions assigned, as far as known."""
 
-    async def append(self, partition: int, values: Sequence[bytes]) -> None:
-        """Queue the values behind all queued before, before anything is awaited, and wait until they are acknowledged.
+    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+        """Queue the values behind all queued before, now; the future is done when they are acknowledged.
 
-        MetadataTopicError: they are not, or it is not known; whoever asks again sends the same values.
+        MetadataTopicError: they are not, or it is not known; whoever asks again sends the same values.  Cancelling
+        the future takes them out of the queue, unless they are on their way.
         """
 
     def assign(self, partitions: Collection[int]) -> None:

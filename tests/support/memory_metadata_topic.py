@@ -1,5 +1,6 @@
 """MetadataTopic in memory: what is appended is there at once, and readers are told when the test says so."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
@@ -24,7 +25,17 @@ class MemoryMetadataTopic:
     def lag(self) -> int:
         return sum(len(self.logs.get(each, ())) - position for each, position in self._positions.items())
 
-    async def append(self, partition: int, values: Sequence[bytes]) -> None:
+    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._append(partition, values)
+        except MetadataTopicError as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
+        return answer
+
+    def _append(self, partition: int, values: Sequence[bytes]) -> None:
         if self.partition_count is None:
             raise MetadataTopicError("the topic is not known yet")
         self.appends.append((partition, tuple(values)))

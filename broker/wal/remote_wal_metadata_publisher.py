@@ -1,0 +1,183 @@
+"""RemoteWalMetadataPublisher: tells of objects on the metadata topic, and of what a new leader voids.
+
+An object is announced once it is stored, never before, and then until the announcement is acknowledged: a pointer
+must not get lost while its object is there.  Announcing it twice is harmless, for slices have ids.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import structlog
+
+from broker.common.clock import Clock
+from broker.common.identifiers import TopicIdPartition
+from broker.config.config_holder import ConfigHolder
+from broker.config.remote_wal_settings import RemoteWalSettings
+from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
+from broker.schemas.remote_wal_metadata import (
+    RemoteWalCombinedLogSegmentMetadataRecord,
+    RemoteWalPartitionInvalidateRecord,
+    TopicIdPartitionEntry,
+    encode,
+    slice_records,
+)
+from broker.wal.metadata_topic import MetadataTopic, MetadataTopicError
+from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
+
+log = structlog.get_logger(__name__)
+
+FAILING_SECONDS: Final = 1.0  # without an acknowledgement: records must then reach followers another way
+RETRY_SECONDS: Final = 0.1  # the topic itself waits and tries again: only what it refuses at once comes here
+RETRY_SECONDS_MAX: Final = 1.0
+APPEND_BYTES_MAX: Final = 256 * 1024  # in one append, so that it fits into a batch whatever the object is like
+
+
+class _Append(NamedTuple):
+    partition: int
+    values: tuple[bytes, ...]
+
+
+class RemoteWalMetadataPublisher:
+    """`is_failing` and `last_error_age` are for those who decide whether followers get records from the leader."""
+
+    def __init__(
+        self,
+        topic: MetadataTopic,
+        config: ConfigHolder[RemoteWalSettings],
+        local_broker_id: int,
+        clock: Clock,
+        stats: RemoteWalStats,
+    ) -> None:
+        self._topic = topic
+        self._config = config
+        self._local_broker_id = local_broker_id
+        self._clock = clock
+        self._stats = stats
+        self._waiting: dict[int, float] = {}  # since when, oldest first
+        self._numbers = itertools.count()
+        self._last_error_at: float | None = None
+        self._has_failed = False  # since the last acknowledgement
+        self.error_count = 0
+
+    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+        """Announce an object, and its slices right behind it; returns when all of it is acknowledged.
+
+        It tries until it is cancelled.  What was sent by then may still arrive.
+        """
+        await self._send(lambda count: self._announcement(metadata, count))
+
+    async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
+        """Void what earlier leaders announced from an offset on (key 7); otherwise as `publish`."""
+        record = RemoteWalPartitionInvalidateRecord(
+            topic_id_partition=TopicIdPartitionEntry.of(partition),
+            broker_id=self._local_broker_id,
+            leader_epoch=leader_epoch,
+            from_offset=from_offset,
+            event_timestamp_ms=self._clock.now_ms(),
+        )
+        value = encode(record)
+        await self._send(
+            lambda count: [_Append(metadata_partition_of(partition.topic_id, partition.partition, count), (value,))]
+        )
+
+    @property
+    def oldest_wait_seconds(self) -> float:
+        """How long the oldest event has been waiting for its acknowledgement; 0 without any."""
+        return self._now() - next(iter(self._waiting.values())) if self._waiting else 0.0
+
+    @property
+    def last_error_age(self) -> float | None:
+        """Seconds since an append was last refused; None when none ever was."""
+        return None if self._last_error_at is None else self._now() - self._last_error_at
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last thing heard was a refusal, or nothing was heard for a second."""
+        return self._has_failed or self.oldest_wait_seconds > FAILING_SECONDS
+
+    def _announcement(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, count: int) -> list[_Append]:
+        """What to append where: the object first, then by partition the slices in their order."""
+        combined = _Append(combined_event_partition_of(metadata.broker_id, count), (encode(metadata),))
+        if not self._config.current.remote_wal_metadata_slice_events_enable:
+            return [combined]
+        by_partition: dict[int, list[bytes]] = {}
+        for record in slice_records(metadata):
+            about = record.remote_log_segment_id.topic_id_partition
+            place = metadata_partition_of(about.id, about.partition, count)
+            by_partition.setdefault(place, []).append(encode(record))
+        slices = (_Append(place, part) for place, values in by_partition.items() for part in _portions(values))
+        return [combined, *slices]
+
+    async def _send(self, appends_of: Callable[[int], list[_Append]]) -> None:
+        async with self._waiting_for_acknowledgement():
+            left = appends_of(await self._partition_count())
+            backoff = RETRY_SECONDS
+            while left := await self._append(left):
+                await asyncio.sleep(backoff)
+                backoff = min(2 * backoff, RETRY_SECONDS_MAX)
+
+    @asynccontextmanager
+    async def _waiting_for_acknowledgement(self) -> AsyncIterator[None]:
+        number, began = next(self._numbers), self._now()
+        self._waiting[number] = began
+        try:
+            yield
+        finally:
+            del self._waiting[number]
+        self._has_failed = False
+        self._stats.hop(WalHop.PUBLISH, self._now() - began)
+
+    async def _partition_count(self) -> int:
+        """Of a topic that is being created: it is asked for until it is there."""
+        while (count := self._topic.partition_count) is None:  # noqa: ASYNC110  once in the life of a cluster
+            await asyncio.sleep(RETRY_SECONDS)
+        return count
+
+    async def _append(self, appends: Sequence[_Append]) -> list[_Append]:
+        """Queue all at once, wait for all, and return what was refused."""
+        answers = [self._topic.append(*each) for each in appends]
+        try:
+            await asyncio.wait(answers)
+        except asyncio.CancelledError:
+            for answer in answers:
+                if not answer.cancel() and not answer.cancelled():
+                    answer.exception()  # heard of, though nobody is left to care
+            raise
+        refused = []
+        for each, answer in zip(appends, answers, strict=True):
+            error = answer.exception()
+            if error is None:
+                continue
+            if not isinstance(error, MetadataTopicError):
+                raise error
+            refused.append(each)
+            self._note(error, each.partition)
+        return refused
+
+    def _note(self, error: MetadataTopicError, partition: int) -> None:
+        say = log.debug if self._has_failed else log.warning
+        say("wal_metadata_not_published", partition=partition, error=str(error))
+        self._has_failed = True
+        self._last_error_at = self._now()
+        self.error_count += 1
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _portions(values: Iterable[bytes]) -> Iterable[tuple[bytes, ...]]:
+    """The values in pieces of at most APPEND_BYTES_MAX, in order."""
+    portion: list[bytes] = []
+    size = 0
+    for value in values:
+        if portion and size + len(value) > APPEND_BYTES_MAX:
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(value)
+        size += len(value)
+    if portion:
+        yield tuple(portion)

@@ -1,0 +1,119 @@
+"""RemoteWalMetadataReader: from records of the metadata topic to what is known of partitions.
+
+Nothing on the topic is believed to be readable: a record of a newer broker, or of nobody's, is skipped and counted.
+What it would have told is then missing, as if its object had never been announced; followers do without.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from broker.common.clock import Clock
+from broker.common.errors import CorruptMessageError, InvalidRecordError, UnsupportedVersionError
+from broker.common.identifiers import TopicIdPartition
+from broker.records.varint import decode_uvarint
+from broker.schemas.remote_wal_metadata import (
+    RemoteWalCombinedLogSegmentMetadataRecord,
+    RemoteWalLogSegmentMetadataRecord,
+    RemoteWalLogSegmentMetadataUpdateRecord,
+    RemoteWalPartitionInvalidateRecord,
+    decode,
+)
+from broker.wal.metadata_topic import MetadataRecord
+from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
+from broker.wal.wal_entry import entries_of, entry_of
+from broker.wal.wal_partitions import WalPartitions
+
+log = structlog.get_logger(__name__)
+
+HISTORY_MS: Final = 60_000  # an event older than this was not on its way: it is read because a broker began to read
+
+# Frame version 1, then the api key, then version 0: each of one byte.  The partition follows, whichever of these it is.
+_OF_ONE_PARTITION: Final = tuple(
+    bytes((1, kind.API_KEY, 0))
+    for kind in (
+        RemoteWalLogSegmentMetadataRecord,
+        RemoteWalLogSegmentMetadataUpdateRecord,
+        RemoteWalPartitionInvalidateRecord,
+    )
+)
+_HEAD_SIZE: Final = 3
+
+OnCombined = Callable[[RemoteWalCombinedLogSegmentMetadataRecord], None]
+
+
+class RemoteWalMetadataReader:
+    """Counts what it read and what it could not read; `on_combined` is told of every object, whoever made it."""
+
+    def __init__(self, clock: Clock, stats: RemoteWalStats, on_combined: OnCombined = lambda record: None) -> None:
+        self._clock = clock
+        self._stats = stats
+        self._on_combined = on_combined
+        self.read_count = 0
+        self.elsewhere_count = 0  # of partitions that are not here: skipped before they were decoded
+        self.unknown_count = 0  # of a type or version this broker does not know
+        self.malformed_count = 0
+
+    def read(self, records: Sequence[MetadataRecord], partitions: WalPartitions) -> set[TopicIdPartition]:
+        """Tell the partitions what the records say; those for which something was new are returned."""
+        changed: set[TopicIdPartition] = set()
+        for record in records:
+            try:
+                self._read_one(record, partitions, changed)
+            except UnsupportedVersionError as error:
+                self.unknown_count += 1
+                self._say("wal_metadata_record_unknown", record, error, self.unknown_count)
+            except (CorruptMessageError, InvalidRecordError, ValueError, IndexError) as error:
+                self.malformed_count += 1
+                self._say("wal_metadata_record_malformed", record, error, self.malformed_count)
+        return changed
+
+    def _read_one(self, record: MetadataRecord, partitions: WalPartitions, changed: set[TopicIdPartition]) -> None:
+        value = record.value
+        if value.startswith(_OF_ONE_PARTITION) and not partitions.is_wanted(_partition_of(value)):
+            self.elsewhere_count += 1
+            return
+        event = decode(value)
+        self.read_count += 1
+        match event:
+            case RemoteWalCombinedLogSegmentMetadataRecord():
+                self._time_delivery(event.event_timestamp_ms)
+                self._on_combined(event)
+                wanted = tuple(
+                    row
+                    for row in event.slices
+                    if partitions.is_wanted(row.remote_log_segment_id.topic_id_partition.topic_id_partition)
+                )
+                changed |= partitions.add(entries_of(dataclasses.replace(event, slices=wanted), record.offset))
+            case RemoteWalLogSegmentMetadataRecord():
+                changed |= partitions.add((entry_of(event, record.offset),))
+            case RemoteWalLogSegmentMetadataUpdateRecord():
+                partitions.update(event)
+                changed.add(event.remote_log_segment_id.topic_id_partition.topic_id_partition)
+            case RemoteWalPartitionInvalidateRecord():
+                partitions.invalidate(event)
+                changed.add(event.topic_id_partition.topic_id_partition)
+
+    def _time_delivery(self, event_timestamp_ms: int) -> None:
+        age_ms = self._clock.now_ms() - event_timestamp_ms
+        if age_ms < HISTORY_MS:
+            self._stats.hop(WalHop.METADATA_DELIVERY, age_ms / 1000)
+
+    @staticmethod
+    def _say(event: str, record: MetadataRecord, error: Exception, count: int) -> None:
+        """Loudly once: whoever writes nonsense may write a lot of it."""
+        say = log.warning if count == 1 else log.debug
+        say(event, offset=record.offset, size=len(record.value), error=str(error))
+
+
+def _partition_of(value: bytes) -> TopicIdPartition:
+    """The partition an event begins with: name, id and number."""
+    size, position = decode_uvarint(value, _HEAD_SIZE)
+    name_end = position + size - 1
+    id_end = name_end + 16
+    topic = value[position:name_end].decode()
+    partition = int.from_bytes(value[id_end : id_end + 4], "big", signed=True)
+    return TopicIdPartition(UUID(bytes=value[name_end:id_end]), topic, partition)

@@ -1,0 +1,189 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from broker.config.config_holder import ConfigHolder
+from broker.config.remote_wal_settings import RemoteWalSettings
+from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
+from broker.schemas.remote_wal_metadata import (
+    RemoteWalMetadataRecord,
+    RemoteWalPartitionInvalidateRecord,
+    TopicIdPartitionEntry,
+    decode,
+    slice_records,
+)
+from broker.wal import remote_wal_metadata_publisher
+from broker.wal.metadata_topic import MetadataTopicError
+from broker.wal.remote_wal_metadata_publisher import RemoteWalMetadataPublisher
+from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
+from tests.support.builders import SettableClock
+from tests.support.memory_metadata_topic import MemoryMetadataTopic
+from tests.support.sim_loop import SimLoop, simulate
+from tests.unit.wal.wal_world import BAR, FOO, log_bytes, make_object, make_slice
+
+BROKER = 1
+COUNT = 50
+COMBINED = make_object(
+    [
+        make_slice(log_bytes((0, 3)), partition=FOO),
+        make_slice(log_bytes((0, 2), start=3), start=3, partition=FOO),
+        make_slice(log_bytes((0, 2), start=5), start=5, partition=BAR),
+    ]
+).metadata
+COMBINED_PLACE = combined_event_partition_of(BROKER, COUNT)
+FOO_PLACE = metadata_partition_of(FOO.topic_id, FOO.partition, COUNT)
+BAR_PLACE = metadata_partition_of(BAR.topic_id, BAR.partition, COUNT)
+
+
+class SlowTopic(MemoryMetadataTopic):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(COUNT)
+        self.unanswered: list[asyncio.Future[None]] = []
+
+    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+        self.appends.append((partition, tuple(values)))
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.unanswered.append(answer)
+        return answer
+
+
+class Publishing:
+    def __init__(self, topic: MemoryMetadataTopic | None = None, **properties: str) -> None:
+        self.topic = topic or MemoryMetadataTopic(COUNT)
+        self.stats = RemoteWalStats()
+        config = RemoteWalSettings({name.replace("_", "."): value for name, value in properties.items()})
+        clock = SettableClock(2_500)
+        self.publisher = RemoteWalMetadataPublisher(self.topic, ConfigHolder(config), BROKER, clock, self.stats)
+
+    @property
+    def sent(self) -> list[tuple[int, RemoteWalMetadataRecord]]:
+        return [(partition, decode(value)) for partition, values in self.topic.appends for value in values]
+
+
+async def test_the_object_is_told_first_and_each_slice_where_its_partition_is() -> None:
+    assert (COMBINED_PLACE, FOO_PLACE, BAR_PLACE) == (40, 5, 13)
+    publishing = Publishing()
+
+    await publishing.publisher.publish(COMBINED)
+
+    first, second, third = slice_records(COMBINED)
+    assert [each.start_offset for each in (first, second, third)] == [0, 3, 5]
+    assert publishing.sent == [(40, COMBINED), (5, first), (5, second), (13, third)]
+    assert [partition for partition, _ in publishing.topic.appends] == [40, 5, 13]
+    assert publishing.stats.hops[WalHop.PUBLISH].count == 1
+
+
+async def test_slices_need_not_be_told_one_by_one() -> None:
+    publishing = Publishing(remote_wal_metadata_slice_events_enable="false")
+
+    await publishing.publisher.publish(COMBINED)
+
+    assert publishing.sent == [(40, COMBINED)]
+
+
+async def test_a_new_leader_voids_what_older_ones_announced() -> None:
+    publishing = Publishing()
+
+    await publishing.publisher.publish_invalidate(FOO, 4, 150)
+
+    assert publishing.sent == [
+        (
+            FOO_PLACE,
+            RemoteWalPartitionInvalidateRecord(
+                topic_id_partition=TopicIdPartitionEntry.of(FOO),
+                broker_id=BROKER,
+                leader_epoch=4,
+                from_offset=150,
+                event_timestamp_ms=2_500,
+            ),
+        )
+    ]
+
+
+def test_what_is_refused_is_sent_again_as_it_was_until_it_is_acknowledged() -> None:
+    publishing = Publishing()
+    publishing.topic.fail_appends = 2
+    publishing.topic.lose_answers = 1
+
+    async def story(loop: SimLoop) -> None:
+        await publishing.publisher.publish(COMBINED)
+        assert loop.time() == pytest.approx(0.1)
+        assert (publishing.publisher.error_count, publishing.publisher.is_failing) == (3, False)
+        assert publishing.publisher.last_error_age == pytest.approx(0.1)
+
+    simulate(story)
+    first, second = publishing.topic.appends[:3], publishing.topic.appends[3:]
+    assert first == second
+
+
+def test_an_event_waits_for_the_topic() -> None:
+    publishing = Publishing()
+    publishing.topic.partition_count = None
+
+    async def story(loop: SimLoop) -> None:
+        loop.call_later(1.55, lambda: setattr(publishing.topic, "partition_count", COUNT))
+        waiting = asyncio.create_task(publishing.publisher.publish(COMBINED))
+        await asyncio.sleep(1.2)
+        assert publishing.publisher.is_failing
+        await waiting
+        assert loop.time() == pytest.approx(1.6)
+        assert not publishing.publisher.is_failing
+
+    simulate(story)
+
+
+def test_it_fails_while_nothing_is_heard_for_a_second_and_at_once_when_refused() -> None:
+    topic = SlowTopic()
+    publishing = Publishing(topic, remote_wal_metadata_slice_events_enable="false")
+    publisher = publishing.publisher
+
+    async def story(loop: SimLoop) -> None:
+        one = asyncio.create_task(publisher.publish(COMBINED))
+        await asyncio.sleep(1)
+        assert (publisher.is_failing, publisher.oldest_wait_seconds) == (False, 1.0)
+        other = asyncio.create_task(publisher.publish(COMBINED))
+        await asyncio.sleep(0.01)
+        assert publisher.is_failing
+        topic.unanswered[0].set_result(None)
+        await one
+        assert (publisher.is_failing, publisher.oldest_wait_seconds) == (False, pytest.approx(0.01))
+        topic.unanswered[1].set_exception(MetadataTopicError("no"))
+        await asyncio.sleep(0.01)
+        assert (publisher.is_failing, publisher.last_error_age) == (True, pytest.approx(0.01))
+        await asyncio.sleep(0.1)
+        topic.unanswered[2].set_result(None)
+        await other
+        assert not publisher.is_failing
+
+    simulate(story)
+
+
+def test_who_gives_up_leaves_nothing_waiting() -> None:
+    topic = SlowTopic()
+    publishing = Publishing(topic)
+
+    async def story(loop: SimLoop) -> None:
+        task = asyncio.create_task(publishing.publisher.publish(COMBINED))
+        await asyncio.sleep(0.5)
+        topic.unanswered[0].set_exception(MetadataTopicError("no"))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [each.cancelled() for each in topic.unanswered] == [False, True, True]
+        assert (publishing.publisher.oldest_wait_seconds, publishing.stats.hops[WalHop.PUBLISH].count) == (0.0, 0)
+
+    simulate(story)
+
+
+async def test_one_append_is_never_too_large_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_wal_metadata_publisher, "APPEND_BYTES_MAX", 200)
+    publishing = Publishing()
+
+    await publishing.publisher.publish(COMBINED)
+
+    assert sorted(partition for partition, _ in publishing.topic.appends) == [5, 5, 13, 40]
+    assert [record for place, record in publishing.sent if place == 5] == list(slice_records(COMBINED)[:2])
