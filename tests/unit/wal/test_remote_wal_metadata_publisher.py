@@ -149,10 +149,12 @@ def test_it_fails_while_nothing_is_heard_for_a_second_and_at_once_when_refused()
         assert publisher.is_failing
         topic.unanswered[0].set_result(None)
         await one
-        assert (publisher.is_failing, publisher.oldest_wait_seconds) == (False, pytest.approx(0.01))
+        assert not publisher.is_failing
+        assert publisher.oldest_wait_seconds == pytest.approx(0.01)
         topic.unanswered[1].set_exception(MetadataTopicError("no"))
         await asyncio.sleep(0.01)
-        assert (publisher.is_failing, publisher.last_error_age) == (True, pytest.approx(0.01))
+        assert publisher.is_failing
+        assert publisher.last_error_age == pytest.approx(0.01)
         await asyncio.sleep(0.1)
         topic.unanswered[2].set_result(None)
         await other
