@@ -55,6 +55,7 @@ from broker.server.node_to_controller_channel import ControllerConnection, NodeT
 from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
 from broker.server.quota_managers import QuotaManagers
+from broker.server.remote_wal_topic_check import RemoteWalTopicCheck
 from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
 
 log = structlog.get_logger(__name__)
@@ -132,6 +133,7 @@ class BrokerServer:
         self.publisher = MetadataPublisher(self.cache)
         self.publisher.hold()
         self.repository = ConfigRepository(config.current, self.cache)
+        self.remote_wal_topics = RemoteWalTopicCheck(self.repository)
         self.link = ControllerLink(config.current, identity, controllers, self.publisher, network)
         self.lifecycle = BrokerLifecycleManager(
             identity=identity,
@@ -227,6 +229,7 @@ class BrokerServer:
         configs = DynamicConfigPublisher(self.config, self.repository, self.logs)
         self.publisher.prepare_with("logs", LogPreparation(self.identity.node_id, self.repository, self.logs).prepare)
         self.publisher.subscribe(PublishingStage.CONFIGS_BEFORE_REPLICAS, "configs", configs.on_metadata)
+        self.publisher.subscribe(PublishingStage.CONFIGS, "remote-wal-topics", self.remote_wal_topics.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "assignments", self.assignments.on_metadata)
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
@@ -263,7 +266,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Load the logs, join the cluster, and open the listeners once the controller has let us in.
 
-        BrokerStartError, StorageFailure or OSError say why not; what had been started is stopped again.
+        ConfigError, BrokerStartError, StorageFailure or OSError say why not; what had been started is stopped again.
         """
         async with AsyncExitStack() as stack:
             await self.logs.start()
@@ -285,6 +288,7 @@ class BrokerServer:
                 self.ports[name] = await self.sockets.bind(name, host, port, protocol)
             await self.lifecycle.start(self.advertised_listeners(), self.logs.previous_broker_epoch)
             await self.lifecycle.wait_until_caught_up()
+            self.remote_wal_topics.check_start(self.cache.image)
             self.replicas.set_stray_logs_aside(self.cache.image)
             await self.publisher.release()
             await self.assignments.wait_until_told(ASSIGNMENTS_TIMEOUT_MS)

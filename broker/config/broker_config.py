@@ -76,6 +76,10 @@ class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettin
             raise InvalidConfigError(
                 f"Cannot update these configs at default cluster level, broker id must be specified: {name}."
             )
+        if setting is cls.remote_wal_topics and per_broker:
+            raise InvalidConfigError(
+                f"Cannot update these configs for one broker, leaders and followers must agree: {name}."
+            )
         try:
             setting.read(value)
         except ConfigError as error:

@@ -98,11 +98,15 @@ def describe_broker_default(dynamic_default: Mapping[str, str]) -> list[ConfigEn
     return entries
 
 
-def describe_topic(sources: BrokerSources, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def describe_topic(sources: BrokerSources, topic: str, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Every setting of a topic with these values of its own."""
     broker = sources.effective()
+    is_listed = TopicConfig.is_listed_for_remote_wal(broker, topic, overrides)
+    through_bucket = is_listed and TopicConfig.effective(broker, overrides, is_listed=True).remote_wal_enable
     return [
-        _topic_entry(sources, broker, setting, overrides)
+        _listed_entry(sources, setting)
+        if through_bucket and setting is TopicConfig.remote_wal_enable
+        else _topic_entry(sources, broker, setting, overrides)
         for setting in TopicConfig.settings()
         if not setting.is_internal or setting.name in overrides
     ]
@@ -136,6 +140,21 @@ def _unknown_entry(sources: BrokerSources, name: str) -> ConfigEntry:
     else:
         source = ConfigSource.STATIC_BROKER_CONFIG
     return ConfigEntry(name, None, source, True, True, ConfigType.UNKNOWN, "", (ConfigSynonym(name, None, source),))
+
+
+def _listed_entry(sources: BrokerSources, setting: Setting[bool]) -> ConfigEntry:
+    """Of `remote.wal.enable` when `remote.wal.topics` has the topic: the synonym shows that list."""
+    synonyms = tuple(_synonyms(sources, BrokerConfig.remote_wal_topics))
+    return ConfigEntry(
+        name=setting.name,
+        value=setting.format(True),
+        source=synonyms[0].source,
+        is_read_only=False,
+        is_sensitive=False,
+        config_type=setting.config_type,
+        documentation=setting.doc,
+        synonyms=synonyms,
+    )
 
 
 def _topic_entry(

@@ -1,8 +1,11 @@
 """What replication through a bucket needs to be given, and which of its values do not fit together."""
 
 import re
+from collections.abc import Collection
 from typing import Final
 
+from broker.common.errors import InvalidConfigError
+from broker.common.identifiers import NEVER_REMOTE_WAL_TOPICS
 from broker.config.remote_wal_settings import BUCKET_URL, RemoteWalSettings
 
 # Of S3 Express One Zone; the name says in which zone the bucket is.
@@ -37,6 +40,26 @@ def remote_wal_problems(
             f"replica.lag.time.max.ms={lag_time_max_ms}."
         )
     return sentences + _numbers_that_do_not_fit(config) + _wrong_zone(config)
+
+
+def check_remote_wal_topic(config: RemoteWalSettings, topic: str | None, cleanup_policy: Collection[str]) -> None:
+    """InvalidConfigError when a topic may not have `remote.wal.enable=true`.  The name is None when it is not known."""
+    if topic in NEVER_REMOTE_WAL_TOPICS:
+        raise InvalidConfigError(f"The topic {topic} is internal: it cannot be configured with remote.wal.enable=true.")
+    if set(cleanup_policy) != {"delete"}:
+        raise InvalidConfigError(
+            "A topic with remote.wal.enable=true cannot be compacted: its cleanup.policy must be delete."
+        )
+    check_remote_wal_system(config)
+
+
+def check_remote_wal_system(config: RemoteWalSettings) -> None:
+    """InvalidConfigError when this node lets no topic have `remote.wal.enable=true`."""
+    if not config.remote_wal_storage_system_enable:
+        raise InvalidConfigError(
+            "Replication through a bucket is disabled: topics can be configured with remote.wal.enable=true, or be "
+            "named in remote.wal.topics, only where brokers and controllers have remote.wal.storage.system.enable=true."
+        )
 
 
 def _numbers_that_do_not_fit(config: RemoteWalSettings) -> list[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.common.identifiers import NEVER_REMOTE_WAL_TOPICS
 from broker.config.setting import Config, Importance, Setting, UpdateMode, Valid, at_least, one_of, optional
 from broker.config.value_types import BOOLEAN, INT, LIST, LONG, PASSWORD, SHORT, STRING
 
@@ -385,8 +386,8 @@ class RemoteWalSettings(Config):
         return {name[len(prefix) :]: text for name, text in self.properties.items() if name.startswith(prefix)}
 
     def is_remote_wal_topic(self, topic: str) -> bool:
-        """Whether `remote.wal.topics` names or matches this topic."""
-        return any(_matches(entry, topic) for entry in self.remote_wal_topics)
+        """Whether `remote.wal.topics` names or matches this topic; never one that replication itself stands on."""
+        return topic not in NEVER_REMOTE_WAL_TOPICS and any(_matches(entry, topic) for entry in self.remote_wal_topics)
 
     def read_under_other_prefixes(self) -> dict[str, Any]:
         """The values of `rwsm.config.*` and `rwlmm.config.*` when their names begin otherwise.  ConfigError."""

@@ -16,6 +16,7 @@ from broker.config.log_settings import (
     TIMESTAMP_TYPES,
     ZSTD_LEVELS,
 )
+from broker.config.remote_wal_rules import check_remote_wal_topic
 from broker.config.setting import (
     Config,
     ConfigError,
@@ -329,7 +330,8 @@ class TopicConfig(Config):
         default=False,
         no_effect="Records do not go through a bucket yet.",
         doc="Whether followers take new records from a bucket instead of from the leader (KIP-1176). Wherry's own. "
-        "Refused for compacted and internal topics, and without `remote.wal.storage.system.enable`.",
+        "Refused for compacted and internal topics, and without `remote.wal.storage.system.enable`. Topics that say "
+        "nothing may be named in the brokers' `remote.wal.topics`.",
     )
     retention_bytes = TopicSetting(
         "retention.bytes",
@@ -409,12 +411,21 @@ class TopicConfig(Config):
         }
 
     @classmethod
-    def effective(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> Self:
+    def effective(cls, broker: BrokerConfig, overrides: Mapping[str, str], *, is_listed: bool = False) -> Self:
         """What a topic runs with: its own values over the broker's over the defaults.
 
         Values are those stored by the controller, which has checked them; unknown names are left aside.
+        `is_listed` is what `is_listed_for_remote_wal` says of the topic's name.
         """
-        return cls(overrides, broker)
+        config = cls(overrides, broker)
+        if is_listed and config.is_delete and not config.is_compact:
+            config._replace_values(remote_wal_enable=True)
+        return config
+
+    @classmethod
+    def is_listed_for_remote_wal(cls, broker: BrokerConfig, topic: str, overrides: Mapping[str, str]) -> bool:
+        """Whether the topic is one of `remote.wal.topics`; its own `remote.wal.enable`, either way, says more."""
+        return cls.remote_wal_enable.name not in overrides and broker.is_remote_wal_topic(topic)
 
     @classmethod
     def validate(cls, name: str, value: str) -> None:
@@ -433,8 +444,11 @@ class TopicConfig(Config):
             )
 
     @classmethod
-    def validate_all(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-        """Refuse the whole of a topic's settings when one is wrong or two do not fit together (LogConfig.validate)."""
+    def validate_all(cls, broker: BrokerConfig, overrides: Mapping[str, str], topic: str | None = None) -> None:
+        """Refuse the whole of a topic's settings when one is wrong or two do not fit together (LogConfig.validate).
+
+        With its name, also what this one topic may not have.
+        """
         for name, value in overrides.items():
             cls.validate(name, value)
         config = cls.effective(broker, overrides)
@@ -443,6 +457,8 @@ class TopicConfig(Config):
                 f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
                 f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
             )
+        if config.remote_wal_enable:
+            check_remote_wal_topic(broker, topic, config.cleanup_policy)
 
     @property
     def is_compact(self) -> bool:

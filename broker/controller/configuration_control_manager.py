@@ -1,6 +1,6 @@
 """ConfigurationControlManager: dynamic configs of topics and brokers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, assert_never
 
@@ -11,8 +11,10 @@ from broker.common.errors import (
     KafkaError,
     UnknownTopicOrPartitionError,
 )
+from broker.common.identifiers import CLUSTER_METADATA_TOPIC
 from broker.config.broker_config import BrokerConfig
 from broker.config.describe import BrokerSources, ConfigEntry, describe_topic
+from broker.config.remote_wal_rules import check_remote_wal_system
 from broker.config.setting import Setting
 from broker.config.topic_config import TopicConfig
 from broker.config.value_types import ConfigType
@@ -24,6 +26,7 @@ from broker.schemas.cluster_metadata import ConfigRecord, MetadataRecord
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+UNLISTED_TOPIC: Final = CLUSTER_METADATA_TOPIC  # one that remote.wal.topics never has
 
 
 class AlterConfigOperation(IntEnum):
@@ -47,6 +50,7 @@ class ConfigurationControlManager:
         self._state = state
         self._default_entries: list[ConfigEntry] = []
         self._default_entries_of: BrokerSources | None = None
+        self._is_listed: Callable[[str], bool] = config.is_remote_wal_topic
 
     # What the other managers ask
 
@@ -66,17 +70,17 @@ class ConfigurationControlManager:
                 value = self._state.image.configs.properties(ConfigResourceType.BROKER, node).get(name)
         return value
 
-    def validate_topic_configs(self, properties: Mapping[str, str | None]) -> dict[str, str]:
+    def validate_topic_configs(self, topic: str, properties: Mapping[str, str | None]) -> dict[str, str]:
         """The configs of a new topic; InvalidConfigError with a sentence when one is wrong."""
         absent = sorted(name for name, value in properties.items() if value is None)
         if absent:
             raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(absent)}")
         given = {name: value for name, value in properties.items() if value is not None}
         if given:
-            TopicConfig.validate_all(self._config, given)
+            TopicConfig.validate_all(self._config, given, topic)
         return given
 
-    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    def describe_topic(self, topic: str, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """The effective configs of a topic with these overrides, as CreateTopics answers them."""
         configs = self._state.image.configs
         sources = BrokerSources(
@@ -84,11 +88,12 @@ class ConfigurationControlManager:
             configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT),
             configs.properties(ConfigResourceType.BROKER, str(self._config.node_id)),
         )
-        if overrides:
-            return describe_topic(sources, overrides)
         if self._default_entries_of != sources:
             self._default_entries_of = sources
-            self._default_entries = describe_topic(sources, {})
+            self._default_entries = describe_topic(sources, UNLISTED_TOPIC, {})
+            self._is_listed = sources.effective().is_remote_wal_topic
+        if overrides or self._is_listed(topic):
+            return describe_topic(sources, topic, overrides)
         return self._default_entries
 
     # Commands
@@ -187,11 +192,13 @@ class ConfigurationControlManager:
 
     def _validate(self, resource: ConfigResource, wanted: Mapping[str, str], named: Iterable[str]) -> None:
         if resource.type is ConfigResourceType.TOPIC:
-            TopicConfig.validate_all(self._config, wanted)
+            TopicConfig.validate_all(self._config, wanted, resource.name)
             return
         for name in named:
             if name in wanted:
                 BrokerConfig.validate_dynamic(name, wanted[name], per_broker=resource.name != CLUSTER_DEFAULT)
+                if name == BrokerConfig.remote_wal_topics.name and wanted[name].strip():
+                    check_remote_wal_system(self._config)
 
     def _records(self, resource: ConfigResource, values: Mapping[str, str | None]) -> Iterable[MetadataRecord]:
         current = self._state.image.configs.properties(*resource)

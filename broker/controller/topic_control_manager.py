@@ -132,7 +132,7 @@ class TopicControlManager:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
     def _create_topic(self, topic: CreatableTopic) -> tuple[list[MetadataRecord], CreateTopicResult]:
-        configs = self._configuration_control.validate_topic_configs(topic.configs)
+        configs = self._configuration_control.validate_topic_configs(topic.name, topic.configs)
         assignments = self._manual_assignments(topic) if topic.assignments else self._placed_assignments(topic)
         topic_id = self._new_topic_id()
         records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
@@ -148,7 +148,7 @@ class TopicControlManager:
             topic_id=topic_id,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0]),
-            configs=self._configuration_control.describe_topic(configs),
+            configs=self._configuration_control.describe_topic(topic.name, configs),
         )
         return records, result
 

@@ -34,7 +34,8 @@ class ConfigRepository:
         self._cache = cache
         self._effective = static
         self._effective_of: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
-        self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}  # by overrides, for one broker config
+        # By overrides and whether remote.wal.topics has the topic, for one broker config.
+        self._topic_configs: dict[tuple[frozenset[tuple[str, str]], bool], TopicConfig] = {}
         self._topic_configs_of = static
 
     def broker_config(self) -> BrokerConfig:
@@ -55,22 +56,23 @@ class ConfigRepository:
 
     def topic_config(self, topic: str) -> TopicConfig:
         """What a topic runs with on this broker; also for a topic the image does not have yet."""
-        return self.effective_topic_config(self._cache.topic_config_overrides(topic))
+        return self.effective_topic_config(topic, self._cache.topic_config_overrides(topic))
 
-    def effective_topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         """What a topic with these settings of its own runs with; topics with equal ones share one object."""
         broker = self.broker_config()
         if broker is not self._topic_configs_of or len(self._topic_configs) >= SHARED_CONFIGS_MAX:
             self._topic_configs_of = broker
             self._topic_configs.clear()
-        key = frozenset(overrides.items())
+        is_listed = TopicConfig.is_listed_for_remote_wal(broker, topic, overrides)
+        key = (frozenset(overrides.items()), is_listed)
         config = self._topic_configs.get(key)
         if config is None:
-            config = self._topic_configs[key] = TopicConfig.effective(broker, overrides)
+            config = self._topic_configs[key] = TopicConfig.effective(broker, overrides, is_listed=is_listed)
         return config
 
     def describe_topic(self, topic: str) -> list[ConfigEntry]:
-        return describe_topic(self._sources(), self._cache.topic_config_overrides(topic))
+        return describe_topic(self._sources(), topic, self._cache.topic_config_overrides(topic))
 
     def describe_broker(self) -> list[ConfigEntry]:
         return describe_broker(self._sources())

@@ -22,7 +22,7 @@ class LogPreparation:
         new: list[NewPartition] = []
         for topic in delta.topics_delta.changed_topics.values():
             overrides = image.configs.properties(ConfigResourceType.TOPIC, topic.name)
-            config = self._repository.effective_topic_config(overrides)
+            config = self._repository.effective_topic_config(topic.name, overrides)
             new += (
                 NewPartition(TopicPartition(topic.name, index), topic.id, config)
                 for index, partition in topic.partition_changes.items()

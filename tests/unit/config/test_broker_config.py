@@ -274,3 +274,11 @@ def test_dynamic_changes_are_refused_as_kafka_does() -> None:
         BrokerConfig.validate_dynamic("node.id", "2")
     with pytest.raises(InvalidConfigError, match=r"log\.segment\.bytes='1': valid values are \[1048576,\.\.\.\]\."):
         BrokerConfig.validate_dynamic("log.segment.bytes", "1")
+
+
+def test_the_topics_of_a_bucket_are_named_for_all_brokers_alike() -> None:
+    BrokerConfig.validate_dynamic("remote.wal.topics", "a,b.*", per_broker=False)
+    with pytest.raises(InvalidConfigError, match=r"^Cannot update these configs for one broker, leaders and followers"):
+        BrokerConfig.validate_dynamic("remote.wal.topics", "a", per_broker=True)
+    with pytest.raises(InvalidConfigError, match=r"remote\.wal\.topics='\(': valid values are names of topics or reg"):
+        BrokerConfig.validate_dynamic("remote.wal.topics", "(", per_broker=False)

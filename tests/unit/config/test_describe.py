@@ -30,7 +30,7 @@ def by_name(entries: list[ConfigEntry]) -> dict[str, ConfigEntry]:
 def test_a_topics_value_comes_first_then_the_brokers_in_kafkas_order() -> None:
     name = "log.segment.bytes"
     given = sources({name: "2097152"}, {name: "3145728"}, {name: "4194304"})
-    entry = by_name(describe_topic(given, {"segment.bytes": "5242880"}))["segment.bytes"]
+    entry = by_name(describe_topic(given, "t", {"segment.bytes": "5242880"}))["segment.bytes"]
     assert (entry.value, entry.source, entry.is_read_only) == ("5242880", ConfigSource.TOPIC_CONFIG, False)
     assert entry.config_type is ConfigType.INT
     assert entry.synonyms == (
@@ -40,15 +40,17 @@ def test_a_topics_value_comes_first_then_the_brokers_in_kafkas_order() -> None:
         ConfigSynonym("log.segment.bytes", "2097152", ConfigSource.STATIC_BROKER_CONFIG),
         ConfigSynonym("log.segment.bytes", "1073741824", ConfigSource.DEFAULT_CONFIG),
     )
-    without_own = by_name(describe_topic(given, {}))["segment.bytes"]
+    without_own = by_name(describe_topic(given, "t", {}))["segment.bytes"]
     assert (without_own.value, without_own.source) == ("4194304", ConfigSource.DYNAMIC_BROKER_CONFIG)
 
 
 def test_retention_in_hours_is_no_synonym_of_retention_in_milliseconds() -> None:
     """Kafka drops what comes before the name itself, so kafka-configs shows `synonyms={}` here."""
-    entry = by_name(describe_topic(sources({"log.retention.hours": "1"}), {}))["retention.ms"]
+    entry = by_name(describe_topic(sources({"log.retention.hours": "1"}), "t", {}))["retention.ms"]
     assert (entry.value, entry.source, entry.synonyms) == ("3600000", ConfigSource.DEFAULT_CONFIG, ())
-    entry = by_name(describe_topic(sources({"log.retention.hours": "1", "log.retention.ms": "9"}), {}))["retention.ms"]
+    entry = by_name(describe_topic(sources({"log.retention.hours": "1", "log.retention.ms": "9"}), "t", {}))[
+        "retention.ms"
+    ]
     assert (entry.value, entry.source) == ("9", ConfigSource.STATIC_BROKER_CONFIG)
     assert [(synonym.name, synonym.value) for synonym in entry.synonyms] == [
         ("log.retention.ms", "9"),
@@ -58,13 +60,13 @@ def test_retention_in_hours_is_no_synonym_of_retention_in_milliseconds() -> None
 
 
 def test_settings_without_a_brokers_name_are_defaults() -> None:
-    entry = by_name(describe_topic(sources(), {}))["preallocate"]
+    entry = by_name(describe_topic(sources(), "t", {}))["preallocate"]
     assert (entry.value, entry.source, entry.synonyms) == ("false", ConfigSource.DEFAULT_CONFIG, ())
 
 
 def test_internal_settings_are_shown_when_given() -> None:
-    assert "internal.segment.bytes" not in by_name(describe_topic(sources(), {}))
-    shown = by_name(describe_topic(sources(), {"internal.segment.bytes": "1000"}))
+    assert "internal.segment.bytes" not in by_name(describe_topic(sources(), "t", {}))
+    shown = by_name(describe_topic(sources(), "t", {"internal.segment.bytes": "1000"}))
     assert shown["internal.segment.bytes"].value == "1000"
     assert shown["segment.bytes"].value == "1073741824"
 
@@ -112,3 +114,18 @@ def test_the_clusters_defaults_are_only_what_was_set() -> None:
 )
 def test_numbers_on_the_wire(source: int, number: int) -> None:
     assert source == number
+
+
+def test_a_topic_that_is_listed_shows_the_list() -> None:
+    given = sources(default={"remote.wal.topics": "t,o.*"})
+    entry = by_name(describe_topic(given, "orders", {}))["remote.wal.enable"]
+    assert (entry.value, entry.source) == ("true", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert [(synonym.name, synonym.value) for synonym in entry.synonyms] == [
+        ("remote.wal.topics", "t,o.*"),
+        ("remote.wal.topics", ""),
+    ]
+    for topic, overrides in (("u", {}), ("t", {"cleanup.policy": "compact"})):
+        entry = by_name(describe_topic(given, topic, overrides))["remote.wal.enable"]
+        assert (entry.value, entry.source, entry.synonyms) == ("false", ConfigSource.DEFAULT_CONFIG, ())
+    entry = by_name(describe_topic(given, "t", {"remote.wal.enable": "false"}))["remote.wal.enable"]
+    assert (entry.value, entry.source) == ("false", ConfigSource.TOPIC_CONFIG)

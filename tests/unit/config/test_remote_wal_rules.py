@@ -1,6 +1,9 @@
 import pytest
 
+from broker.common.errors import InvalidConfigError
+from broker.common.identifiers import NEVER_REMOTE_WAL_TOPICS
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
+from broker.config.remote_wal_rules import check_remote_wal_system, check_remote_wal_topic
 from broker.config.setting import ConfigError
 
 WHOLE = {
@@ -84,3 +87,28 @@ def test_values_that_do_not_fit_together(given: dict[str, str], sentence: str) -
 def test_a_bucket_of_the_named_zone_or_without_a_zone_is_fine() -> None:
     for bucket in ("s3://wal--use1-az4--x-s3", "s3://wal", "file:///var/wal"):
         BrokerConfig({**WHOLE, "rwsm.config.bucket": bucket, "rwsm.config.az.id": "use1-az4"})
+
+
+@pytest.mark.parametrize("policy", [("compact",), ("delete", "compact"), ()])
+def test_only_topics_that_are_deleted_by_age_and_size_go_through_a_bucket(policy: tuple[str, ...]) -> None:
+    check_remote_wal_topic(BrokerConfig(WHOLE), "t", ("delete",))
+    with pytest.raises(InvalidConfigError, match=r"cannot be compacted: its cleanup\.policy must be delete\.$"):
+        check_remote_wal_topic(BrokerConfig(WHOLE), "t", policy)
+
+
+@pytest.mark.parametrize("topic", sorted(NEVER_REMOTE_WAL_TOPICS))
+def test_internal_topics_and_those_of_metadata_never_go_through_a_bucket(topic: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"^The topic {topic} is internal"):
+        check_remote_wal_topic(BrokerConfig(WHOLE), topic, ("delete",))
+
+
+def test_topics_go_through_a_bucket_only_where_nodes_have_one() -> None:
+    config = BrokerConfig(DEFAULT_SINGLE_NODE)
+    for topic in ("t", None):
+        with pytest.raises(
+            InvalidConfigError, match=r"where brokers and controllers have remote\.wal\.storage\.system"
+        ):
+            check_remote_wal_topic(config, topic, ("delete",))
+    with pytest.raises(InvalidConfigError, match=r"^Replication through a bucket is disabled"):
+        check_remote_wal_system(config)
+    check_remote_wal_system(BrokerConfig(WHOLE))

@@ -118,6 +118,40 @@ def test_values_must_fit_together() -> None:
         TopicConfig.validate_all(BROKER, {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
 
 
+THROUGH_A_BUCKET = {
+    "remote.wal.storage.system.enable": "true",
+    "remote.wal.storage.manager.class.name": "LocalWalStorageManager",
+    "rwsm.config.bucket": "file:///var/wal",
+    "broker.rack": "a",
+}
+
+
+def test_topics_through_a_bucket_are_checked_with_their_names() -> None:
+    with_bucket, wanted = BROKER.with_overrides(THROUGH_A_BUCKET), {"remote.wal.enable": "true"}
+    TopicConfig.validate_all(with_bucket, wanted, "t")
+    TopicConfig.validate_all(BROKER, {"remote.wal.enable": "false", "cleanup.policy": "compact"}, "t")
+    with pytest.raises(InvalidConfigError, match=r"only where brokers and controllers have remote\.wal\.storage"):
+        TopicConfig.validate_all(BROKER, wanted, "t")
+    with pytest.raises(InvalidConfigError, match=r"^The topic __consumer_offsets is internal"):
+        TopicConfig.validate_all(with_bucket, wanted, "__consumer_offsets")
+    with pytest.raises(InvalidConfigError, match="cannot be compacted"):
+        TopicConfig.validate_all(with_bucket, {**wanted, "cleanup.policy": "compact,delete"}, "t")
+    compacting = with_bucket.with_overrides({"log.cleanup.policy": "compact"})
+    with pytest.raises(InvalidConfigError, match="cannot be compacted"):
+        TopicConfig.validate_all(compacting, wanted, "t")
+
+
+def test_a_listed_topic_is_as_if_it_said_so_itself() -> None:
+    config = BROKER.with_overrides({"remote.wal.topics": "t,o.*"})
+    assert TopicConfig.is_listed_for_remote_wal(config, "t", {})
+    assert TopicConfig.is_listed_for_remote_wal(config, "orders", {"retention.ms": "5"})
+    assert not TopicConfig.is_listed_for_remote_wal(config, "u", {})
+    assert not TopicConfig.is_listed_for_remote_wal(config, "t", {"remote.wal.enable": "false"})
+    assert TopicConfig.effective(config, {}, is_listed=True).remote_wal_enable
+    assert not TopicConfig.effective(config, {}).remote_wal_enable
+    assert not TopicConfig.effective(config, {"cleanup.policy": "compact"}, is_listed=True).remote_wal_enable
+
+
 def test_unknown_names_among_stored_values_are_left_aside() -> None:
     assert TopicConfig.effective(BROKER, {"from.the.future": "1"}).unknown_names == ("from.the.future",)
 

@@ -125,14 +125,69 @@ def test_what_the_controllers_own_node_says_stands_over_the_cluster_default(worl
 
 
 def test_describe_topic_tells_sources(world: ControlWorld) -> None:
-    entries = {entry.name: entry for entry in world.configuration.describe_topic({"retention.ms": "1000"})}
+    entries = {entry.name: entry for entry in world.configuration.describe_topic("t", {"retention.ms": "1000"})}
     assert (entries["retention.ms"].value, entries["retention.ms"].source) == ("1000", ConfigSource.TOPIC_CONFIG)
     assert entries["cleanup.policy"].source is ConfigSource.DEFAULT_CONFIG
-    before = world.configuration.describe_topic({})
-    assert world.configuration.describe_topic({}) is before
+    before = world.configuration.describe_topic("t", {})
+    assert world.configuration.describe_topic("t", {}) is before
     alter(world, DEFAULTS, ("log.cleanup.policy", SET, "compact"))
-    changed = {entry.name: entry for entry in world.configuration.describe_topic({})}
+    changed = {entry.name: entry for entry in world.configuration.describe_topic("t", {})}
     assert changed["cleanup.policy"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     alter(world, BROKER, ("log.cleanup.policy", SET, "delete"))
-    of_this_node = {entry.name: entry for entry in world.configuration.describe_topic({})}
+    of_this_node = {entry.name: entry for entry in world.configuration.describe_topic("t", {})}
     assert of_this_node["cleanup.policy"].source is ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
+WITH_BUCKET: dict[str, Any] = {
+    "remote__wal__storage__system__enable": "true",
+    "remote__wal__storage__manager__class__name": "LocalWalStorageManager",
+    "rwsm__config__bucket": "file:///var/wal",
+    "broker__rack": "a",
+}
+
+
+def world_with_bucket() -> ControlWorld:
+    world = ControlWorld(**WITH_BUCKET)
+    world.start_brokers(1)
+    world.create_topic("t", (1,))
+    return world
+
+
+def test_a_topic_may_go_through_a_bucket_where_nodes_have_one(world: ControlWorld) -> None:
+    error = alter(world, TOPIC, ("remote.wal.enable", SET, "true"))
+    assert error.code is ErrorCode.invalid_config
+    assert "only where brokers and controllers have remote.wal.storage.system.enable=true" in (error.message or "")
+    errors = world.apply(world.configuration.legacy_alter_configs({TOPIC: {"remote.wal.enable": "true"}}))
+    assert errors[TOPIC].code is ErrorCode.invalid_config
+    world = world_with_bucket()
+    assert alter(world, TOPIC, ("remote.wal.enable", SET, "true")) == NO_ERROR
+    assert properties(world) == {"remote.wal.enable": "true"}
+
+
+def test_a_topic_through_a_bucket_is_neither_compacted_nor_internal() -> None:
+    world = world_with_bucket()
+    assert alter(world, TOPIC, ("remote.wal.enable", SET, "true")) == NO_ERROR
+    error = alter(world, TOPIC, ("cleanup.policy", SET, "compact"))
+    assert (error.code, properties(world)) == (ErrorCode.invalid_config, {"remote.wal.enable": "true"})
+    assert alter(world, TOPIC, ("cleanup.policy", SET, "compact"), ("remote.wal.enable", DELETE, None)) == NO_ERROR
+    for name in ("__consumer_offsets", "__remote_log_metadata", "__remote_wal_log_metadata"):
+        world.create_topic(name, (1,))
+        error = alter(world, ConfigResource(ConfigResourceType.TOPIC, name), ("remote.wal.enable", SET, "true"))
+        assert error == (
+            ErrorCode.invalid_config,
+            f"The topic {name} is internal: it cannot be configured with remote.wal.enable=true.",
+        )
+
+
+def test_topics_are_listed_where_nodes_have_a_bucket_and_for_all_brokers(world: ControlWorld) -> None:
+    assert alter(world, DEFAULTS, ("remote.wal.topics", SET, "t")).code is ErrorCode.invalid_config
+    assert alter(world, DEFAULTS, ("remote.wal.topics", SET, "")) == NO_ERROR
+    world = world_with_bucket()
+    assert alter(world, BROKER, ("remote.wal.topics", SET, "t")).code is ErrorCode.invalid_config
+    assert alter(world, DEFAULTS, ("remote.wal.topics", SET, "a,(")).code is ErrorCode.invalid_config
+    before = world.configuration.describe_topic("t", {})
+    assert alter(world, DEFAULTS, ("remote.wal.topics", SET, "a")) == NO_ERROR
+    assert alter(world, DEFAULTS, ("remote.wal.topics", APPEND, "t.*")) == NO_ERROR
+    assert properties(world, DEFAULTS) == {"remote.wal.topics": "a,t.*"}
+    for described, expected in ((before, "false"), (world.configuration.describe_topic("t", {}), "true")):
+        assert {entry.name: entry.value for entry in described}["remote.wal.enable"] == expected

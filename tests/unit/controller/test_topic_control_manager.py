@@ -63,6 +63,7 @@ def test_fenced_replicas_are_not_in_sync(world: ControlWorld) -> None:
         ({"configs": {"no.such": "1"}}, ErrorCode.invalid_config, "Unknown topic config name: no.such"),
         ({"configs": {"retention.ms": "x"}}, ErrorCode.invalid_config, "retention.ms='x'"),
         ({"configs": {"retention.ms": None}}, ErrorCode.invalid_config, "Null value not supported"),
+        ({"configs": {"remote.wal.enable": "true"}}, ErrorCode.invalid_config, "only where brokers and controllers"),
         ({"assignments": ((0, (1,)),), "num_partitions": 1}, ErrorCode.invalid_request, "numPartitions"),
         ({"assignments": ((0, (1,)),), "replication_factor": 1}, ErrorCode.invalid_request, "replication factor"),
         ({"assignments": ((1, (1,)),)}, ErrorCode.invalid_replica_assignment, "consecutive 0-based"),

@@ -65,6 +65,20 @@ def test_topics_with_equal_settings_share_one_config(cache: MetadataCache, repos
     assert (repository.topic_config("a").segment_bytes, repository.topic_config("c").segment_bytes) == (4_000_000,) * 2
 
 
+def test_listed_topics_go_through_a_bucket(cache: MetadataCache, repository: ConfigRepository) -> None:
+    assert not repository.topic_config("u").remote_wal_enable
+    publish(cache, broker_config("remote.wal.topics", "u,o.*", ""))
+    publish(cache, config_record("remote.wal.enable", "false", "other"))
+    assert repository.topic_config("u").remote_wal_enable
+    assert repository.topic_config("orders").remote_wal_enable
+    assert repository.topic_config("u") is repository.topic_config("orders")
+    assert not repository.topic_config("other").remote_wal_enable
+    assert not repository.topic_config("v").remote_wal_enable
+    publish(cache, broker_config("remote.wal.topics", "v", ""))
+    assert not repository.topic_config("u").remote_wal_enable
+    assert repository.topic_config("v").remote_wal_enable
+
+
 def test_stored_values_that_cannot_be_are_left_aside(cache: MetadataCache, repository: ConfigRepository) -> None:
     publish(cache, broker_config("log.segment.bytes", "many", "1"))
     assert repository.broker_config().log_segment_bytes == 3_000_000

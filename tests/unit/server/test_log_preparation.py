@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from uuid import UUID
 
 from broker.common.identifiers import TopicPartition
 from broker.log.log_manager import NewPartition
@@ -43,3 +44,16 @@ async def test_new_partitions_of_this_broker_with_the_settings_they_will_have() 
     changed = topic_records("t", TOPIC_ID, (1, 2), (2,), (1,), (1,))[1:]
     made, _ = await prepared(image, *changed)
     assert [each.topic_partition for each in made] == [TopicPartition("t", 3)]
+
+
+async def test_topics_that_are_listed_for_a_bucket_are_made_so() -> None:
+    listed = config_holder().current.with_overrides({"remote.wal.topics": "t"})
+    logs = RecordingLogs()
+    delta = MetadataDelta(MetadataImage.EMPTY)
+    for record in [*topic_records("t", TOPIC_ID, (1,)), *topic_records("u", UUID(int=5), (1,))]:
+        delta.replay(record)
+    await LogPreparation(1, ConfigRepository(listed, MetadataCache()), logs).prepare(delta, delta.apply(0, 1))  # type: ignore[arg-type]
+    assert [(each.topic_partition.topic, each.config.remote_wal_enable) for each in logs.made] == [
+        ("t", True),
+        ("u", False),
+    ]
