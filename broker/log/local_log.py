@@ -120,6 +120,11 @@ class LocalLog:
                 break
         return found
 
+    def batch_start(self, offset: int) -> int:
+        """Where the batch begins that holds `offset`; `offset` itself when none does.  StorageFailure."""
+        segment = self.segments.floor(offset)
+        return offset if segment is None else segment.batch_start(offset)
+
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
         """The first record at or after `starting_offset` that is not older than `timestamp`."""
         for segment in self.segments:

@@ -243,6 +243,11 @@ class LogSegment:
             return following
         return self.records.find(offset, start)
 
+    def batch_start(self, offset: int) -> int:
+        """The base offset of the batch that holds `offset`; `offset` itself when none does."""
+        position = self.position_of(offset)
+        return offset if position is None else min(offset, self.records.base_offset_at(position))
+
     def read(self, offset: int, size_max: int, max_position: int, *, min_one_batch: bool) -> FileSlice | None:
         """Whole batches from the one with `offset` on, not beyond `max_position` (a batch start or the end).
 

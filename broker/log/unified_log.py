@@ -20,12 +20,7 @@ from broker.log.follower_append import FollowerAppend
 from broker.log.leader_append import LeaderAppend, make_validator
 from broker.log.leader_epoch_file_cache import EpochEndOffset, LeaderEpochFileCache
 from broker.log.local_log import LocalLog
-from broker.log.log_append import (
-    ActiveProducer,
-    LogAppendInfo,
-    LogAppendResult,
-    LogRead,
-)
+from broker.log.log_append import ActiveProducer, LogAppendInfo, LogAppendResult, LogRead
 from broker.log.log_environment import LogEnvironment
 from broker.log.log_flush import LogFlush
 from broker.log.log_retention import LogRetention
@@ -239,9 +234,8 @@ class UnifiedLog:
     def accept_copy(self, batch: RecordBatch) -> None:
         """A batch that was written as the leader sent it is part of the log now."""
         segment = self._local.segments.active
-        epoch = batch.partition_leader_epoch
-        if epoch > self.newest_epoch:
-            self.maybe_assign_epoch_start_offset(epoch, batch.base_offset)
+        if batch.partition_leader_epoch > self.newest_epoch:
+            self.maybe_assign_epoch_start_offset(batch.partition_leader_epoch, batch.base_offset)
         segment.accept((batch,))
         completed = self.producer_state_manager.replay(batch)
         self._local.log_end_offset = batch.next_offset
@@ -335,8 +329,7 @@ class UnifiedLog:
     def maybe_assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
         """A leader's epoch begins at `start_offset`; old news is ignored."""
         self._epochs.assign(epoch, start_offset)
-        latest = self._epochs.latest_epoch
-        self.newest_epoch = NO_EPOCH if latest is None else latest
+        self._epoch_cache_changed()
 
     # -- watermarks ------------------------------------------------------------------------------------------------
 
@@ -381,7 +374,11 @@ class UnifiedLog:
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on; returns whether anything was dropped.  A batch that holds `offset` goes
-        as a whole, the log end offset is `offset` nevertheless.  StorageFailure."""
+        as a whole, and the log ends where that began, or at a later log start.  StorageFailure.
+
+        In Kafka it ends at `offset`, until a restart; what is appended next would leave a hole.  A leader whose records
+        begin within the batch (DeleteRecords) names such an offset.
+        """
         assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
         if offset >= self._local.log_end_offset:
             self._epochs.truncate_from_end(self._local.log_end_offset)
@@ -390,9 +387,9 @@ class UnifiedLog:
         if offset < self._local.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
+        offset = max(self._local.batch_start(offset), min(offset, self.log_start_offset))
         log.info("log_truncated", log=str(self.topic_partition), offset=offset, was=self._local.log_end_offset)
-        paths = self._local.truncate_to(offset)
-        self._after_truncation(paths)
+        self._after_truncation(self._local.truncate_to(offset))
         self._epochs.truncate_from_end(offset)
         self._epoch_cache_changed()
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -404,8 +401,7 @@ class UnifiedLog:
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and begin at `offset`.  StorageFailure."""
         log.info("log_truncated_fully", log=str(self.topic_partition), offset=offset, was=self._local.log_end_offset)
-        paths = self._local.truncate_fully_and_start_at(offset)
-        self._after_truncation(paths)
+        self._after_truncation(self._local.truncate_fully_and_start_at(offset))
         self._epochs.clear()
         self._epoch_cache_changed()
         self.log_start_offset = offset if log_start_offset is None else log_start_offset

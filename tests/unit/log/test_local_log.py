@@ -64,3 +64,13 @@ def test_roll_of_an_empty_segment_at_its_base_is_nothing() -> None:
     assert local.roll(7).base_offset == 7
     with pytest.raises(AssertionError):
         local.truncate_to(-1)
+
+
+def test_where_the_batch_around_an_offset_begins_over_segments() -> None:
+    world = LogWorld(segment_bytes=200)
+    world.log.truncate_fully_and_start_at(4)
+    for _ in range(3):
+        world.append(3)
+    local = world.log.local_log
+    assert len(local.segments) > 1
+    assert [local.batch_start(offset) for offset in range(3, 14)] == [3, 4, 4, 4, 7, 7, 7, 10, 10, 10, 13]

@@ -35,7 +35,8 @@ def test_a_plan_up_to_the_active_segment_leaves_it_out() -> None:
 
 def test_a_truncation_meanwhile_voids_the_plan() -> None:
     world = LogWorld()
-    world.append(5)
+    world.append(2)
+    world.append(3)
     plan = world.log.plan_flush()
     assert plan is not None
     plan.run()

@@ -273,6 +273,14 @@ def test_recover_goes_on_when_indexes_cannot_be_written() -> None:
     assert world.segment.offset_index.is_written
 
 
+def test_where_the_batch_around_an_offset_begins() -> None:
+    world = World(interval=0)
+    for offset in (0, 3, 9):
+        world.add(offset, count=3)
+    starts = [world.segment.batch_start(offset) for offset in range(13)]
+    assert starts == [0, 0, 0, 3, 3, 3, 6, 7, 8, 9, 9, 9, 12]  # 6 to 8 a hole, 12 the end
+
+
 def test_33_truncate_takes_the_whole_batch_and_all_indexes() -> None:
     world = World(interval=0)
     for offset in (0, 3, 6, 9):

@@ -8,7 +8,7 @@ from broker.log.transaction_index import AbortedTransaction
 from broker.log.unified_log import UnifiedLog
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import batches
-from tests.support.builders import parsed
+from tests.support.builders import batch, parsed
 from tests.unit.log.log_world import NOW_MS, LogWorld, topic_config
 
 
@@ -202,18 +202,55 @@ def test_34_the_log_start_moves_up_to_the_high_watermark() -> None:
 
 
 def test_33_truncation_to_the_middle_of_a_batch() -> None:
+    """The log ends with its last batch, as it would after a restart: an offset within the batch that went has no record
+    here, and the next one must not leave a hole below it."""
     world = LogWorld(index_interval_bytes=0)
     world.append(3, epoch=1, timestamp=NOW_MS)
     world.append(3, epoch=2, timestamp=NOW_MS + 10)
     world.append(3, epoch=3, timestamp=NOW_MS + 20)
     log = world.log
     assert log.truncate_to(4)
-    assert log.log_end_offset == 4
-    assert (log.high_watermark, log.latest_epoch) == (4, 2)
+    assert (log.log_end_offset, log.high_watermark, log.latest_epoch) == (3, 3, 1)
     assert world.offsets() == [(0, 2)]
     assert log.offset_for_timestamp(NOW_MS + 1) is None
-    assert world.append(1, epoch=4) == 4
-    assert log.leader_epochs.entries == ((1, 0), (2, 3), (4, 4))
+    assert world.append(1, epoch=4) == 3
+    assert log.leader_epochs.entries == ((1, 0), (4, 3))
+
+
+def test_a_truncation_within_the_batch_around_the_log_start_keeps_the_start() -> None:
+    """What was deleted stays deleted: the log is empty, and does not begin below its start again."""
+    world = LogWorld()
+    world.append(3, epoch=1)
+    world.append(4, epoch=1)
+    log = world.log
+    log.update_high_watermark(7)
+    log.maybe_increment_log_start_offset(5, "test")
+    assert log.truncate_to(6)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5, 5, 5)
+    assert log.latest_epoch is None
+    assert world.append(2, epoch=3) == 5
+    assert world.offsets() == [(5, 6)]
+
+
+def test_a_truncation_below_the_log_start_within_a_batch_begins_there() -> None:
+    world = LogWorld()
+    world.append(3, epoch=1)
+    world.append(4, epoch=1)
+    log = world.log
+    log.update_high_watermark(7)
+    log.maybe_increment_log_start_offset(5, "test")
+    assert log.truncate_to(4)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (4, 4, 4)
+
+
+def test_a_truncation_between_batches_ends_where_it_was_asked_to() -> None:
+    """Compaction leaves holes: the leader's epoch ends there, and so does ours."""
+    world = LogWorld()
+    world.append(3, epoch=1)
+    world.log.append_as_follower(bytes(batch("a", "b", base_offset=8, partition_leader_epoch=1)), 1)
+    assert world.log.truncate_to(6)
+    assert world.log.log_end_offset == 6
+    assert world.offsets() == [(0, 2)]
 
 
 def test_33_truncation_over_segments_and_producers() -> None:

@@ -83,6 +83,26 @@ def test_a_diverging_answer_cuts_and_nothing_else(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_a_log_cut_within_a_batch_is_fetched_from_where_it_ends(tmp_path: Path) -> None:
+    """The leader's log begins at 3, within a batch that we have from another leader: it knows of nothing below that."""
+
+    async def story(world: FetcherWorld) -> None:
+        world.place(leader=2, leader_epoch=5)
+        world.replica().append(records(0, "a") + records(1, "b", "c", "d", "e"))
+        state = world.follow()
+        await world.round(diverging_epoch=EpochEndOffset(0, 3))
+        assert (state.fetch_offset, world.partition().log.log_end_offset) == (1, 1)
+        world.leader.earliest, world.leader.latest = 3, 6
+        await world.round(error=ErrorCode.offset_out_of_range)
+        assert world.leader.asked[-1][T].fetch_offset == 1
+        log = world.partition().log
+        assert (state.fetch_offset, log.log_start_offset, log.log_end_offset) == (3, 3, 3)
+        await world.round(records=records(2, "x", "y", "z", "zz", epoch=5), high_watermark=6, log_start_offset=3)
+        assert (state.fetch_offset, log.log_start_offset, log.high_watermark) == (6, 3, 6)
+
+    tell(tmp_path, story)
+
+
 def test_an_unknown_epoch_of_the_leader_is_cut_to_the_one_before(tmp_path: Path) -> None:
     async def story(world: FetcherWorld) -> None:
         world.place(leader=2, leader_epoch=5)
