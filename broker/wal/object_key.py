@@ -58,6 +58,11 @@ class WalObjectKey(NamedTuple):
         return parsed
 
 
+def cluster_prefix(cluster_id: str) -> str:
+    """What the keys of a cluster begin with; ends in "/"."""
+    return f"{_ROOT}/{cluster_id}/"
+
+
 def broker_prefix(cluster_id: str, broker_id: int) -> str:
     """What the keys of a broker begin with, in all its processes' lives; ends in "/"."""
-    return f"{_ROOT}/{cluster_id}/{broker_id}/"
+    return f"{cluster_prefix(cluster_id)}{broker_id}/"

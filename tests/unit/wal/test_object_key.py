@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.wal.object_key import WalObjectKey, broker_prefix
+from broker.wal.object_key import WalObjectKey, broker_prefix, cluster_prefix
 
 COMBINED_ID = UUID(bytes=bytes(range(0x20, 0x30)))
 KEY = WalObjectKey.at(
@@ -31,6 +31,7 @@ def test_every_key_of_a_broker_begins_with_its_prefix() -> None:
     assert str(KEY).startswith(broker_prefix(KEY.cluster_id, 1))
     assert not str(KEY._replace(broker_id=11)).startswith(broker_prefix(KEY.cluster_id, 1))
     assert broker_prefix("c", 1) == "wal/c/1/"
+    assert cluster_prefix("c") == "wal/c/"
 
 
 def test_keys_of_a_broker_epoch_sort_in_the_order_of_their_making() -> None:
