@@ -29,6 +29,7 @@ from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.broker_client import BrokerClient
 from broker.network.byte_stream import AsyncioNetwork, Network
+from broker.objectstore.fault_switch import FaultSwitch, is_loopback
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.server.broker_identity import BrokerIdentity
@@ -93,6 +94,7 @@ class Node:
         self.disk: DiskExecutor = disk or ThreadDiskExecutor()
         self.network: Network = network or AsyncioNetwork()
         self.request_metrics = RequestMetrics(self.registry)
+        self.faults = FaultSwitch(self.chance) if _may_have_faults(config) else None
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
         self.http: HttpEndpoint | None = None
@@ -162,7 +164,12 @@ class Node:
     async def _serve_http(self, stack: AsyncExitStack) -> None:
         address = self.config.current.metrics_http_listener
         self.http = HttpEndpoint(
-            address.host, address.port, self.registry, lambda: self.is_ready, reason=self.not_ready_reason
+            address.host,
+            address.port,
+            self.registry,
+            lambda: self.is_ready,
+            reason=self.not_ready_reason,
+            faults=self.faults,
         )
         try:
             await self.http.start()
@@ -229,6 +236,10 @@ class Node:
         listener = config.advertised_controller_listeners[0]
         host = listener.host if listener.host not in WILDCARD_HOSTS else "localhost"
         return [Endpoint(host, self.controller.ports[listener.name])]
+
+
+def _may_have_faults(config: BrokerConfig) -> bool:
+    return config.wherry_fault_switch_enable or is_loopback(config.metrics_http_listener.host)
 
 
 async def wait_for_cluster_id(config: BrokerConfig, network: Network) -> str:

@@ -16,6 +16,7 @@ from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.replication_settings import ReplicationSettings
 from broker.config.setting import ConfigError, UpdateMode
 from broker.config.value_types import HostPort, Listener, Voter
+from broker.config.wherry_settings import WherrySettings
 
 # A bare `wherry server`: a cluster of one on this machine, nothing asked from outside it.
 DEFAULT_SINGLE_NODE: Final[Mapping[str, str]] = {
@@ -32,7 +33,15 @@ DEFAULT_SINGLE_NODE: Final[Mapping[str, str]] = {
 }
 
 
-class BrokerConfig(NodeSettings, NetworkSettings, LogSettings, ReplicationSettings, RemoteWalSettings, GroupSettings):
+class BrokerConfig(
+    NodeSettings,
+    NetworkSettings,
+    LogSettings,
+    ReplicationSettings,
+    RemoteWalSettings,
+    GroupSettings,
+    WherrySettings,
+):
     """The values one node runs with.
 
     Names are resolved when it is built: `node_id` also holds a given `broker.id`, `log_dir` the one directory,

@@ -20,6 +20,7 @@ from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.replication_settings import ReplicationSettings
 from broker.config.setting import Config, Setting
 from broker.config.topic_config import TopicConfig, TopicSetting
+from broker.config.wherry_settings import WherrySettings
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -30,6 +31,7 @@ _AREAS: Final[Sequence[tuple[str, type[Config]]]] = (
     ("Topics and replicas", ReplicationSettings),
     ("Replication through a bucket (KIP-1176)", RemoteWalSettings),
     ("Consumer groups", GroupSettings),
+    ("Costs and drills", WherrySettings),
 )
 
 _INTRODUCTION: Final = """\

@@ -3,10 +3,21 @@
 from broker.metrics.registry import MetricsRegistry
 
 
+class StoreUsage:
+    """What a store bills for one kind of request: those it answered, and the bytes of those it accepted."""
+
+    __slots__ = ("bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bytes = 0
+
+
 class ObjectStoreMetrics:
     """Moved by `InstrumentedObjectStore`; `store` is the URL of a bucket, so there are as many as zones."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self.usage: dict[tuple[str, str], StoreUsage] = {}  # by store and operation
         self.requests = registry.counter(
             "broker_objectstore_requests_total",
             "Requests to a bucket, repeated ones as well, by how they ended: ok, not_found, precondition_failed, "

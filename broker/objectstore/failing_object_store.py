@@ -41,6 +41,7 @@ _APPLIES_TO: Final[Mapping[Fault, frozenset[Operation]]] = {
     Fault.FLIPPED_BYTE: _READS,
     Fault.STALE_LIST: frozenset({Operation.LIST}),
 }
+BEFALLS_EVERY_OPERATION: Final = frozenset(Fault) - _APPLIES_TO.keys()
 _LIES: Final = frozenset({Fault.FLIPPED_BYTE, Fault.STALE_LIST})  # answers, and not true
 _ERRORS: Final[Mapping[Fault, type[ObjectStoreError]]] = {
     Fault.SLOW_DOWN: Throttled,

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from broker.metrics.object_store_metrics import ObjectStoreMetrics
+from broker.metrics.object_store_metrics import ObjectStoreMetrics, StoreUsage
 from broker.objectstore.decorated import DecoratedObjectStore, Request
 from broker.objectstore.errors import (
     AccessDenied,
@@ -30,6 +30,7 @@ _OUTCOMES: Final[tuple[tuple[type[ObjectStoreError], str], ...]] = (
     (AccessDenied, "access_denied"),
     (Unavailable, "unavailable"),
 )
+_NOT_BILLED: Final = frozenset({"throttled", "unavailable"})  # S3 bills no answer with a status of 5xx
 
 
 class InstrumentedObjectStore(DecoratedObjectStore):
@@ -56,3 +57,7 @@ class InstrumentedObjectStore(DecoratedObjectStore):
             self._metrics.request_seconds.labels(*labels).observe(loop.time() - started)
             if moved_bytes := len(request.body) + received_bytes:
                 self._metrics.bytes.labels(*labels).increment(moved_bytes)
+            if outcome not in _NOT_BILLED:
+                usage = self._metrics.usage.setdefault(labels, StoreUsage())
+                usage.requests += 1
+                usage.bytes += moved_bytes if outcome in (OK, OTHER) else 0

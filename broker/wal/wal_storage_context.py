@@ -8,6 +8,7 @@ from broker.common.chance import Chance
 from broker.common.disk import DiskExecutor
 from broker.config.broker_config import BrokerConfig
 from broker.metrics.object_store_metrics import ObjectStoreMetrics
+from broker.objectstore.fault_switch import FaultSwitch
 from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.object_store_url import open_object_store
 from broker.objectstore.retrying import RetryPolicy
@@ -61,15 +62,18 @@ class WalStorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class WalStorageContext:
-    """`open_store` opens the bare store of a bucket's URL; None: by `open_object_store`."""
+    """`open_store` opens the bare store of a bucket's URL; None: by `open_object_store`.  `faults` go around it."""
 
     settings: WalStorageSettings
     disk: DiskExecutor
     chance: Chance
     metrics: ObjectStoreMetrics
     open_store: OpenStore | None = None
+    faults: FaultSwitch | None = None
 
     async def open(self, url: str) -> ObjectStore:
         if self.open_store is not None:
-            return await self.open_store(url)
-        return await open_object_store(url, self.disk, self.chance, self.settings.s3)
+            bare = await self.open_store(url)
+        else:
+            bare = await open_object_store(url, self.disk, self.chance, self.settings.s3)
+        return bare if self.faults is None else self.faults.around(bare)

@@ -46,10 +46,15 @@ SESSIONS = "kafka_server_fetchsessioncache"
 _FOLLOWING = "tests/unit/metrics/test_fetcher_metrics.py::test_what_following_moves"
 _QUOTAS = "tests/scenarios/test_client_quotas.py::{}"
 _OBJECT_STORE = "tests/unit/metrics/test_object_store_metrics.py::test_a_request_moves_them_all"
+_COSTS = "tests/unit/metrics/test_cost_metrics.py::test_every_value_is_read_from_the_meter"
 MOVED_BY_UNIT_TEST = {
     "broker_objectstore_requests_total": _OBJECT_STORE,
     "broker_objectstore_bytes_total": _OBJECT_STORE,
     "broker_objectstore_request_seconds": _OBJECT_STORE,
+    "broker_cost_dollars_total": _COSTS,
+    "broker_cost_saved_dollars_total": _COSTS,
+    "broker_cost_break_even_bytes_per_second": _COSTS,
+    "broker_cost_monthly_saving_dollars": _COSTS,
     "broker_objectstore_circuit_opened_total": (
         "tests/unit/objectstore/test_object_store_url.py::test_every_attempt_is_counted_and_the_circuit_sees_it"
     ),

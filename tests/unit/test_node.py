@@ -115,6 +115,24 @@ async def test_a_port_that_is_taken_is_named_and_all_is_released(tmp_path: Path,
         assert node.is_ready
 
 
+@pytest.mark.parametrize(
+    ("listener", "enable", "expected"),
+    [
+        ("127.0.0.1:0", "false", True),
+        ("localhost:0", "false", True),
+        ("0.0.0.0:0", "false", False),
+        (":0", "false", False),
+        ("0.0.0.0:0", "true", True),
+    ],
+)
+def test_faults_can_be_set_on_loopback_or_where_it_is_allowed(
+    tmp_path: Path, listener: str, enable: str, expected: bool
+) -> None:
+    settings = {"metrics_http_listener": listener, "wherry_fault_switch_enable": enable}
+    node = Node(node_config(tmp_path, **settings))
+    assert (node.faults is not None) is expected
+
+
 # How it ends
 
 

@@ -181,6 +181,9 @@ BROKER: Final = {
     "offsets.topic.replication.factor": _OFFSETS_TOPIC,
     "offsets.topic.compression.codec": f"{_CONTEXT}::test_the_codec_of_the_offsets_topic",
     "offsets.commit.timeout.ms": f"{_CONTEXT}::test_the_time_for_a_commit_is_a_setting",
+    "wherry.price.list": f"{_UNIT}/wal/test_prices.py::test_prices_are_those_of_the_settings",
+    "wherry.price.cross.zone.dollars.per.gb": f"{_UNIT}/wal/test_prices.py::test_prices_are_those_of_the_settings",
+    "wherry.fault.switch.enable": f"{_UNIT}/test_node.py::test_faults_can_be_set_on_loopback_or_where_it_is_allowed",
 }
 
 _LEVELS = f"{_LOG}/test_unified_log.py::test_the_level_of_a_codec_is_the_topics"

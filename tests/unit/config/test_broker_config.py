@@ -7,6 +7,7 @@ from broker.config.properties import parse_properties
 from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.setting import ConfigError
 from broker.config.value_types import HostPort, Listener, Voter
+from broker.config.wherry_settings import WherrySettings
 
 from . import kafka_settings
 
@@ -51,7 +52,9 @@ OTHER_DEFAULTS = {
 # Kafka knows them as dynamic settings of brokers alone (QuotaConfig), not as lines of a file.
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 
-OUR_OWN = {"metrics.http.listener"} | {setting.name for setting in RemoteWalSettings.settings()}
+OUR_OWN = {"metrics.http.listener"} | {
+    setting.name for own in (RemoteWalSettings, WherrySettings) for setting in own.settings()
+}
 
 
 def config(**overrides: str) -> BrokerConfig:

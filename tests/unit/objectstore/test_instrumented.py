@@ -79,5 +79,12 @@ def test_every_end_of_a_request_is_an_outcome() -> None:
         with pytest.raises(ObjectStoreError):
             await store.get_range("a", 0, 2)
         assert metrics.requests.labels(NAME, "get_range", "corrupt").value == 1
+        billed = {operation: (used.requests, used.bytes) for (_, operation), used in metrics.usage.items()}
+        assert billed == {  # of the five puts two were refused with 5xx, and one of three was not accepted
+            "put_if_absent": (3, 4),
+            "head": (1, 0),
+            "probe": (2, 0),
+            "get_range": (2, 0),
+        }
 
     simulate(story)

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -102,6 +103,73 @@ async def test_other_paths_and_methods_are_refused() -> None:
     status, headers, _ = parts((await exchange(get("/metrics", "POST"))).written)
     assert (status, headers["Allow"]) == ("405 Method Not Allowed", "GET, HEAD")
     assert parts((await exchange(b"hello\r\n\r\n")).written)[0] == "400 Bad Request"
+
+
+def post(body: bytes, *, path: str = "/faults", headers: str = "", length: str | None = None) -> bytes:
+    size = str(len(body)) if length is None else length
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:9404\r\n{headers}content-length: {size}\r\n\r\n"
+    return head.encode() + body
+
+
+class RecordingFaults:
+    def __init__(self) -> None:
+        self.wanted: list[Any] = []
+
+    def set(self, wanted: Any) -> None:
+        if wanted == "nonsense":
+            raise ValueError("expected sense")
+        self.wanted.append(wanted)
+
+    def describe(self) -> Any:
+        return {"set": self.wanted}
+
+
+async def test_faults_are_set_and_shown() -> None:
+    faults = RecordingFaults()
+    served = endpoint(faults=faults)
+    status, headers, body = parts((await exchange(post(b'{"down": "reset"}'), of=served)).written)
+    assert (status, headers["Content-Type"]) == ("200 OK", "application/json")
+    assert json.loads(body) == {"set": [{"down": "reset"}]}
+    status, _, body = parts((await exchange(get("/faults"), of=served)).written)
+    assert (status, json.loads(body)) == ("200 OK", {"set": [{"down": "reset"}]})
+    own_page = post(b"{}", headers="Origin: http://127.0.0.1:9404\r\n")
+    assert parts((await exchange(own_page, of=served)).written)[0] == "200 OK"
+    assert faults.wanted == [{"down": "reset"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "text"),
+    [
+        (post(b'"nonsense"'), "400 Bad Request", b"expected sense\n"),
+        (post(b"{"), "400 Bad Request", b"Expecting property name"),
+        (post(b"\xff"), "400 Bad Request", b"'utf-8' codec"),
+        (post(b"{}", length="two"), "411 Length Required", b"a POST needs its Content-Length\n"),
+        (post(b"{}", length="9" * 30), "413 Request Entity Too Large", b"request too large\n"),
+        (post(b"{}", headers="Origin: http://evil.example\r\n"), "403 Forbidden", b"a page of another site"),
+        (get("/faults", "DELETE"), "405 Method Not Allowed", b"only GET, HEAD, POST\n"),
+    ],
+)
+async def test_what_is_no_order_sets_no_fault(request_bytes: bytes, status: str, text: bytes) -> None:
+    faults = RecordingFaults()
+    answer = parts((await exchange(request_bytes, of=endpoint(faults=faults))).written)
+    assert answer[0] == status
+    assert answer[2].startswith(text)
+    assert faults.wanted == []
+
+
+async def test_where_nobody_allowed_it_no_fault_is_set() -> None:
+    for request in (post(b"{}"), get("/faults")):
+        status, _, body = parts((await exchange(request)).written)
+        assert status == "403 Forbidden"
+        assert b"wherry.fault.switch.enable=true" in body
+
+
+async def test_an_order_that_never_ends_is_given_up() -> None:
+    faults = RecordingFaults()
+    served = endpoint(faults=faults, request_timeout_s=0)
+    assert (await exchange(post(b"{}", length="5"), of=served)).written == b""
+    assert (await exchange(post(b"{}", length="5"), of=endpoint(faults=faults), ends=True)).written == b""
+    assert faults.wanted == []
 
 
 async def test_a_gauge_that_cannot_be_read_is_an_error_of_that_scrape_alone() -> None:

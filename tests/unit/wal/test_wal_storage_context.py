@@ -1,9 +1,19 @@
 """From settings to what a storage manager is made with."""
 
+import pytest
+
+from broker.common.chance import Chance
+from broker.common.disk import InlineDiskExecutor
+from broker.metrics.object_store_metrics import ObjectStoreMetrics
+from broker.metrics.registry import MetricsRegistry
+from broker.objectstore.errors import Unavailable
+from broker.objectstore.fault_switch import FaultSwitch
+from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.retrying import RetryPolicy
 from broker.objectstore.s3_settings import S3Settings
-from broker.wal.wal_storage_context import WalStorageSettings
+from broker.wal.wal_storage_context import WalStorageContext, WalStorageSettings
 from tests.support.builders import broker_config
+from tests.support.memory_object_store import MemoryObjectStore
 
 GIVEN = {
     "remote.wal.storage.manager.class.name": "S3WalStorageManager",
@@ -39,3 +49,18 @@ def test_without_any() -> None:
     settings = WalStorageSettings.of(broker_config())
     assert (settings.class_name, settings.bucket, settings.key_prefix) == ("", "", "")
     assert settings.upload_retries == RetryPolicy()
+
+
+async def test_a_drill_reaches_every_bucket_that_is_opened() -> None:
+    async def open_store(url: str) -> ObjectStore:
+        return MemoryObjectStore(url)
+
+    faults = FaultSwitch(Chance(1))
+    metrics = ObjectStoreMetrics(MetricsRegistry())
+    settings = WalStorageSettings.of(broker_config(GIVEN))
+    context = WalStorageContext(settings, InlineDiskExecutor(), Chance(1), metrics, open_store, faults)
+    store = await context.open("memory://a")
+    await store.put("k", b"v")
+    faults.set({"bucket": "memory://a", "down": "reset"})
+    with pytest.raises(Unavailable):
+        await store.head("k")
