@@ -3,12 +3,21 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from broker.metadata.metadata_image import MetadataImage
+
 
 class Zone(NamedTuple):
     """The brokers that are up (registered and not fenced): in the own zone, and in the whole cluster."""
 
     here: frozenset[int]
     anywhere: frozenset[int]
+
+    @classmethod
+    def of(cls, image: MetadataImage, rack: str | None) -> "Zone":
+        """That of a rack; brokers without one are in one zone."""
+        up = {broker_id: each for broker_id, each in image.brokers.items() if not each.fenced}
+        here = frozenset(broker_id for broker_id, each in up.items() if each.rack == rack)
+        return cls(here, frozenset(up))
 
 
 class DepartedBrokers:

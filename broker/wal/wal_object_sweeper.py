@@ -12,11 +12,19 @@ import structlog
 
 from broker.common.clock import Clock
 from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
 from broker.objectstore.errors import ObjectStoreError
 from broker.objectstore.objects import DELETE_MANY_MAX
-from broker.wal.metadata_topic import MetadataTopicError
-from broker.wal.object_retention import EARLY_AFTER_START_MS, Progress, RetentionPass, RetentionSettings
-from broker.wal.orphan_sweep import OrphanSweep
+from broker.wal.departed_brokers import Zone
+from broker.wal.metadata_topic import MetadataTopic, MetadataTopicError
+from broker.wal.object_retention import (
+    EARLY_AFTER_START_MS,
+    ObjectRetentionMode,
+    Progress,
+    RetentionPass,
+    RetentionSettings,
+)
+from broker.wal.orphan_sweep import OrphanSweep, SweepSettings
 from broker.wal.remote_wal_stats import RemoteWalStats, RemoteWalTopicStats
 from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager
 from broker.wal.wal_object_table import ObjectGroup, PackedKey, WalObjectTable
@@ -130,3 +138,37 @@ class WalObjectSweeper:
         if started_at is None:
             return False
         return (asyncio.get_running_loop().time() - started_at) * 1000 >= EARLY_AFTER_START_MS
+
+
+def make_sweeper(
+    config: BrokerConfig,
+    cluster_id: str,
+    *,
+    table: WalObjectTable,
+    storage: RemoteWalStorageManager,
+    topic: MetadataTopic,
+    progress: Progress,
+    zone: Callable[[], Zone],
+    clock: Clock,
+    stats: RemoteWalStats,
+    drop_expired: Callable[[int], None],
+) -> WalObjectSweeper:
+    """With a broker's settings; `table` is told of every combined event of this broker that is read."""
+    retention = RetentionSettings(
+        ObjectRetentionMode(config.remote_wal_object_retention_mode),
+        config.remote_wal_object_min_retention_ms,
+        config.rwlmm_config_remote_wal_log_metadata_topic_retention_ms,
+    )
+    settings = SweepSettings(cluster_id, config.node_id, config.remote_wal_orphan_min_age_ms)
+    orphans = OrphanSweep(settings, retention, table, storage, topic, zone, clock, stats)
+    return WalObjectSweeper(
+        table,
+        storage,
+        retention,
+        progress,
+        orphans,
+        clock,
+        stats,
+        interval_ms=config.remote_wal_gc_interval_ms,
+        drop_expired=drop_expired,
+    )

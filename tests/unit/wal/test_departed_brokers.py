@@ -1,5 +1,10 @@
 """Who looks after the objects of brokers that do not come back."""
 
+from uuid import UUID
+
+from broker.metadata.broker_registration import BrokerRegistration
+from broker.metadata.metadata_image import MetadataImage
+from broker.schemas.cluster_metadata import RegisterBrokerRecord
 from broker.wal.departed_brokers import DepartedBrokers, Zone
 
 
@@ -50,3 +55,16 @@ def test_one_found_by_its_objects_counts_from_then() -> None:
     departed.found([8, 9], zone({1}, {9}), 50)
     assert departed.left_behind(zone({1}, {9}), 149) == []
     assert departed.left_behind(zone({1}, {9}), 150) == [8]
+
+
+def test_a_zone_is_those_of_a_rack_that_are_not_fenced() -> None:
+    records = [
+        RegisterBrokerRecord(
+            broker_id=broker_id, incarnation_id=UUID(int=broker_id), broker_epoch=broker_id, rack=rack, fenced=fenced
+        )
+        for broker_id, rack, fenced in ((1, "a", False), (2, "a", True), (3, "b", False), (4, None, False))
+    ]
+    image = MetadataImage(brokers={each.broker_id: BrokerRegistration.from_record(each) for each in records})
+    everybody = frozenset({1, 3, 4})
+    assert Zone.of(image, "a") == Zone(frozenset({1}), everybody)
+    assert Zone.of(image, None) == Zone(frozenset({4}), everybody)

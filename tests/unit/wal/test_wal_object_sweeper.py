@@ -7,8 +7,10 @@ import structlog.testing
 from broker.objectstore.decorated import Operation
 from broker.objectstore.failing_object_store import Fault, Latency
 from broker.wal.object_retention import ObjectRetentionMode, RetentionSettings
+from broker.wal.wal_object_sweeper import make_sweeper
+from tests.support.builders import broker_config
 from tests.support.sim_loop import SimLoop, simulate
-from tests.unit.wal.sweep_world import MINUTE_MS, SweepWorld
+from tests.unit.wal.sweep_world import CLUSTER, MINUTE_MS, SweepWorld
 from tests.unit.wal.wal_world import BAR, FOO
 
 HOUR_MINUTES = 60
@@ -209,5 +211,47 @@ def test_expired_coverage_is_dropped_at_each_interval() -> None:
             start_ms = world.clock.now_ms()
             await world.minutes(2.5)
             assert world.told == [start_ms + MINUTE_MS, start_ms + 2 * MINUTE_MS]
+
+    simulate(story)
+
+
+def test_a_broker_sweeps_by_its_settings() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = SweepWorld(loop)
+        settings = {
+            "remote.wal.object.retention.mode": "replicated",
+            "remote.wal.object.min.retention.ms": "1200000",
+            "remote.wal.gc.interval.ms": "1000",
+            "remote.wal.orphan.min.age.ms": "900000",
+            "rwlmm.config.remote.wal.log.metadata.topic.retention.ms": "3600000",
+        }
+        sweeper = make_sweeper(
+            broker_config(settings),
+            CLUSTER,
+            table=world.table,
+            storage=world.storage,
+            topic=world.topic,
+            progress=world.progress,
+            zone=lambda: world.zone,
+            clock=world.clock,
+            stats=world.stats,
+            drop_expired=world.told.append,
+        )
+        async with world.storage.running(), sweeper.running():
+            replicated = await world.upload({FOO: 0})
+            lagging = await world.upload({BAR: 0})
+            world.progress.all_at(FOO, 1)
+            orphan = await world.put({FOO: 1})
+            await world.minutes(14.9)
+            assert world.keys == sorted([replicated, lagging, orphan])
+            await world.minutes(0.3)
+            assert world.keys == sorted([replicated, lagging])
+            await world.minutes(5)
+            assert world.keys == [lagging]
+            await world.minutes(49.7)
+            assert world.keys == [lagging]
+            await world.minutes(0.3)
+            assert world.keys == []
+            assert len(world.told) == 4212
 
     simulate(story)
