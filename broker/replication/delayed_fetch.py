@@ -5,10 +5,12 @@ from typing import Final
 
 from broker.common.errors import ErrorCode, KafkaError
 from broker.common.purgatory import DelayedOperation
-from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
+from broker.replication.fetch_params import BucketFetch, FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_source import FetchSource
+from broker.replication.partition import Partition
 
 ANSWER_NOW: Final = -1
+REFUSED_AGAIN_WAIT_MS: Final = 20  # before a follower hears the same refusal once more; it has a backoff of its own
 
 
 class DelayedFetch(DelayedOperation):
@@ -65,6 +67,23 @@ class DelayedFetch(DelayedOperation):
         self._read_again(self, expired)
 
 
+def parking_ms(params: FetchParams, results: Sequence[FetchPartitionResult], lag_wait_ms: int) -> int:
+    """As long as the fetch may wait; a follower that takes records from a bucket is heard again sooner (KIP-1176).
+
+    It gets no records that would end the wait, but its next fetch is what commits the records it has by then.
+    `lag_wait_ms` is remote.wal.fetch.lag.wait.ms.
+    """
+    wait_ms = params.max_wait_ms
+    if params.is_from_follower:
+        for result in results:
+            bucket_fetch = result.request.bucket_fetch
+            if bucket_fetch is BucketFetch.BEHIND:
+                wait_ms = min(wait_ms, lag_wait_ms)
+            elif bucket_fetch is BucketFetch.REFUSED:
+                wait_ms = min(wait_ms, max(lag_wait_ms, REFUSED_AGAIN_WAIT_MS))
+    return wait_ms
+
+
 def available_bytes(request: FetchPartition, params: FetchParams) -> int:
     """What the partition adds to min.bytes, or ANSWER_NOW when waiting has no point any more."""
     partition = request.hosted
@@ -72,6 +91,8 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
         return ANSWER_NOW
     if params.fetch_only_leader and not partition.is_leader:
         return ANSWER_NOW
+    if request.bucket_fetch is not None and partition.leader_wal is not None:
+        return ANSWER_NOW if _concerns_bucket_follower(request, partition) else 0
     # A newer epoch than ours (UNKNOWN_LEADER_EPOCH) would have failed before parking.
     if partition.leader_epoch_error(request.current_leader_epoch) is ErrorCode.fenced_leader_epoch:
         return ANSWER_NOW
@@ -96,3 +117,15 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
         return 1  # the record before the end is there, whatever its size
     read = log.read(offset, request.max_bytes, limit, min_one_batch=True)
     return min(read.size_bytes, request.max_bytes)
+
+
+def _concerns_bucket_follower(request: FetchPartition, partition: Partition) -> bool:
+    """Whether a follower that gets no records here has to hear what happened; appends alone wake who has everything."""
+    if request.bucket_fetch is BucketFetch.REFUSED:
+        return False  # its wait is what it gets
+    if partition.leader_epoch_error(request.current_leader_epoch) is not None:
+        return True
+    log = partition.log
+    if request.bucket_fetch is BucketFetch.CAUGHT_UP and log.log_end_offset != request.fetch_offset:
+        return True
+    return request.has_news(log.high_watermark, log.log_start_offset)

@@ -1,6 +1,6 @@
 """What one fetch asks for, and what each partition answers (Kafka's FetchParams, FetchPartitionData)."""
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -26,6 +26,14 @@ class FetchIsolation(IntEnum):
     LOG_END = 0
     HIGH_WATERMARK = 1
     TXN_COMMITTED = 2
+
+
+class BucketFetch(Enum):
+    """How a follower stands that gets no records here, because it takes them from a bucket (KIP-1176)."""
+
+    CAUGHT_UP = "caught up"  # it waits for the next record, as long as the fetch allows
+    BEHIND = "behind"  # what it lacks is on its way; it says soon how far it has come
+    REFUSED = "refused"  # it was told an error, or that it has diverged
 
 
 class FetchParams:
@@ -82,11 +90,13 @@ class FetchPartition:
     """One partition as a fetch asks for it.
 
     `hosted` is the local partition found for it, kept while the fetch (or its session) watches that partition;
-    `available_bytes` is what a parked fetch has counted for it so far.
+    `available_bytes` is what a parked fetch has counted for it so far.  `bucket_fetch` is how it was answered when it
+    was last read for a follower of a partition with a `leader_wal`; None with records.
     """
 
     __slots__ = (
         "available_bytes",
+        "bucket_fetch",
         "current_leader_epoch",
         "fetch_offset",
         "hosted",
@@ -119,6 +129,23 @@ class FetchPartition:
         self.max_bytes = max_bytes
         self.hosted: Partition | None = None
         self.available_bytes = 0
+        self.bucket_fetch: BucketFetch | None = None
+
+    # What is known of earlier answers: nothing, outside of a session
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether what the client was told is known at its next fetch."""
+        return False
+
+    @property
+    def is_refused_again(self) -> bool:
+        """Whether a refusal may be the same as the last, to a client that has not changed what it asks for."""
+        return True
+
+    def has_news(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client is known not to have been told these."""
+        return False
 
 
 class EpochEndOffset(NamedTuple):

@@ -17,6 +17,7 @@ from broker.common.identifiers import NO_BROKER, ZERO_UUID, TopicPartition
 from broker.log.file_records import FileSlice, read, read_cached
 from broker.log.unified_log import UnifiedLog
 from broker.replication.fetch_params import (
+    BucketFetch,
     EpochEndOffset,
     FetchIsolation,
     FetchParams,
@@ -45,6 +46,7 @@ ERRORS_THAT_ARE_NO_FAILURE: Final = frozenset(
 
 
 NO_BOUND: Final = -1
+FIRST_VERSION_WITH_LAST_FETCHED_EPOCH: Final = 12
 # What a follower gets however much clients leave unread, or they would hold acks=all and the ISR back: as much as one
 # batch may be large, which anybody gets.  A fetcher has one answer under way, so it is so much for each of them.
 FOLLOWER_SHARE_BYTES: Final = 1 << 20
@@ -120,11 +122,13 @@ class FetchReader:
             return self._failed(partition, request, ErrorCode.kafka_storage_error)
         try:
             error = _refusal(partition, params, request)
-            if error is not None:
-                return self._failed(partition, request, error)
-            return self._locate_in(partition, local, params, request, size_max, must_have_one, is_first_read)
+            if error is None:
+                return self._locate_in(partition, local, params, request, size_max, must_have_one, is_first_read)
         except KafkaError as failure:
-            return self._failed(partition, request, failure.code)
+            error = failure.code
+        result = self._failed(partition, request, error)
+        _slow_down_if_refused_again(partition, params, result)
+        return result
 
     def _find(self, request: FetchPartition) -> Partition | FetchPartitionResult:
         if request.topic is None:
@@ -164,6 +168,7 @@ class FetchReader:
                 result.completes_fetch = True
                 return result
         if request.last_fetched_epoch >= 0 and _has_diverged(local, request, result):
+            _slow_down_if_refused_again(partition, params, result)
             return result
         self._locate_records(partition, local, params, result, size_max, must_have_one, is_first_read)
         return result
@@ -183,6 +188,10 @@ class FetchReader:
         end_offset = local.log_end_offset
         if offset < result.log_start_offset or offset > end_offset:
             result.refuse(ErrorCode.offset_out_of_range)
+            _slow_down_if_refused_again(partition, params, result)
+            return
+        if params.is_from_follower and _gets_no_records(partition, params, request, is_first_read):
+            _answer_without_records(partition, local, params, result, is_first_read)
             return
         isolation = params.isolation
         if isolation is _HIGH_WATERMARK:
@@ -210,13 +219,7 @@ class FetchReader:
             result.aborted_transactions = ()
         if params.is_from_follower:
             if is_first_read:
-                partition.update_follower_fetch_state(
-                    params.replica_id,
-                    fetch_offset=offset,
-                    log_start_offset=request.log_start_offset,
-                    leader_log_end_offset=end_offset,
-                    replica_epoch=params.replica_epoch,
-                )
+                _note_progress(partition, params, request, end_offset)
             if params.replica_id not in partition.isr:
                 result.has_more = True  # look again at its next fetch, whether or not anything changes here
 
@@ -300,8 +303,70 @@ def _refusal(partition: Partition, params: FetchParams, request: FetchPartition)
     if params.fetch_only_leader and not partition.is_leader:
         return ErrorCode.not_leader_or_follower
     if params.is_from_follower:
-        return partition.followers.fetch_error(params.replica_id, params.replica_epoch, epoch)
+        error = partition.followers.fetch_error(params.replica_id, params.replica_epoch, epoch)
+        if (
+            error is None
+            and partition.leader_wal is not None
+            and (epoch < 0 or params.version < FIRST_VERSION_WITH_LAST_FETCHED_EPOCH)
+        ):
+            # Records from a bucket are those of an epoch: who does not say both cannot be told that it has diverged.
+            return ErrorCode.fenced_leader_epoch
+        return error
     return None
+
+
+def _note_progress(partition: Partition, params: FetchParams, request: FetchPartition, end_offset: int) -> None:
+    partition.update_follower_fetch_state(
+        params.replica_id,
+        fetch_offset=request.fetch_offset,
+        log_start_offset=request.log_start_offset,
+        leader_log_end_offset=end_offset,
+        replica_epoch=params.replica_epoch,
+    )
+
+
+# Followers that take their records from a bucket (KIP-1176)
+
+
+def _gets_no_records(partition: Partition, params: FetchParams, request: FetchPartition, is_first_read: bool) -> bool:
+    """Whether offsets are all a follower gets; decided at the first read of a fetch."""
+    wal = partition.leader_wal
+    if wal is None:
+        request.bucket_fetch = None
+        return False
+    if is_first_read:
+        is_served = wal.serves_records(params.replica_id, request.fetch_offset)
+        request.bucket_fetch = None if is_served else BucketFetch.BEHIND
+    return request.bucket_fetch is not None
+
+
+def _answer_without_records(
+    partition: Partition, local: UnifiedLog, params: FetchParams, result: FetchPartitionResult, is_first_read: bool
+) -> None:
+    """The answer carries no bytes that would end the follower's wait; a high watermark it has not heard of does.
+
+    Kafka's answer has the one from before this fetch, and the bytes of the next bring the next soon.  Here it is that
+    of after it, or a follower would hear of what its own fetch has committed one whole wait later.
+    """
+    request = result.request
+    end_offset = local.log_end_offset
+    if is_first_read:
+        _note_progress(partition, params, request, end_offset)
+        result.high_watermark = local.high_watermark
+        result.last_stable_offset = local.last_stable_offset
+    is_behind = request.fetch_offset < end_offset
+    result.has_more = is_behind or params.replica_id not in partition.isr  # look again at its next fetch
+    # Outside of a session it is not known what the follower has heard: it is told again and again, but not faster than
+    # one that is behind.
+    request.bucket_fetch = BucketFetch.BEHIND if is_behind or not request.is_remembered else BucketFetch.CAUGHT_UP
+    result.completes_fetch = request.has_news(result.high_watermark, result.log_start_offset)
+
+
+def _slow_down_if_refused_again(partition: Partition, params: FetchParams, result: FetchPartitionResult) -> None:
+    """Nothing but a refusal ends the waits of such a follower: one that asks the same again must not make a loop."""
+    if params.is_from_follower and partition.leader_wal is not None:
+        result.request.bucket_fetch = BucketFetch.REFUSED
+        result.completes_fetch = not result.request.is_refused_again
 
 
 def _error(request: FetchPartition, error: ErrorCode, *, is_unresolved: bool = False) -> FetchPartitionResult:

@@ -38,7 +38,7 @@ def partition_key(topic: str | None, topic_id: UUID, partition: int) -> Partitio
 class CachedPartition(FetchPartition):
     """A partition of a session: what was asked for last, and what was told last."""
 
-    __slots__ = ("is_changed", "is_watched", "last_high_watermark", "last_log_start_offset")
+    __slots__ = ("is_changed", "is_watched", "last_high_watermark", "last_log_start_offset", "was_refused")
 
     def __init__(self, asked: FetchPartition) -> None:
         super().__init__(
@@ -53,6 +53,7 @@ class CachedPartition(FetchPartition):
         )
         self.last_high_watermark = NO_OFFSET
         self.last_log_start_offset = NO_OFFSET
+        self.was_refused = False  # for what it asks for now
         self.is_changed = False  # since it was read for the fetch under way
         self.is_watched = False  # an event between the first read and the watch would be lost: it is read once more
 
@@ -61,12 +62,35 @@ class CachedPartition(FetchPartition):
         return partition_key(self.topic, self.topic_id, self.partition)
 
     def update_request(self, asked: FetchPartition) -> None:
-        """New parameters; what was told before still counts as told."""
+        """New parameters; what was told before still counts as told.
+
+        But the answer to a question with other epochs is told even if it is the same, and Kafka's
+        maybeUpdateResponseData would leave it out: a follower that gets its records elsewhere (KIP-1176) waits for it.
+        """
+        is_other_epoch = (self.current_leader_epoch, self.last_fetched_epoch) != (
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        if is_other_epoch:
+            self.last_high_watermark = NO_OFFSET
+        if is_other_epoch or asked.fetch_offset != self.fetch_offset:
+            self.was_refused = False
         self.current_leader_epoch = asked.current_leader_epoch
         self.fetch_offset = asked.fetch_offset
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
         self.max_bytes = asked.max_bytes
+
+    @property
+    def is_remembered(self) -> bool:
+        return True
+
+    @property
+    def is_refused_again(self) -> bool:
+        return self.was_refused
+
+    def has_news(self, high_watermark: int, log_start_offset: int) -> bool:
+        return high_watermark > self.last_high_watermark or log_start_offset != self.last_log_start_offset
 
     def is_worth_telling(self, result: FetchPartitionResult) -> bool:
         """Whether an answer tells the client anything."""
@@ -84,6 +108,7 @@ class CachedPartition(FetchPartition):
         must_respond = self.is_worth_telling(result)
         self.last_high_watermark = result.high_watermark
         self.last_log_start_offset = result.log_start_offset
+        self.was_refused = result.error is not NO_ERROR or result.diverging_epoch is not None
         if result.error is not NO_ERROR:
             self.last_high_watermark = NO_OFFSET  # so that the end of the error is told as well
         return must_respond

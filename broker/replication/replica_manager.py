@@ -41,7 +41,7 @@ from broker.replication.action_queue import ActionQueue
 from broker.replication.alter_partition_manager import AlterPartitionManager
 from broker.replication.append_request import AppendRequest
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult, OnDeleted
-from broker.replication.delayed_fetch import DelayedFetch
+from broker.replication.delayed_fetch import DelayedFetch, parking_ms
 from broker.replication.delayed_produce import DelayedProduce
 from broker.replication.fetch_params import (
     FetchParams,
@@ -308,7 +308,8 @@ class ReplicaManager:
         )
         operation.start_from(results)
         source.park(operation)
-        self.fetch_purgatory.complete_or_park(operation, (operation,), params.max_wait_ms)
+        wait_ms = parking_ms(params, results, self._config.current.remote_wal_fetch_lag_wait_ms)
+        self.fetch_purgatory.complete_or_park(operation, (operation,), wait_ms)
         return operation
 
     def _can_answer(self, params: FetchParams, source: FetchSource, results: Sequence[FetchPartitionResult]) -> bool:

@@ -63,7 +63,7 @@ class ReplicaState:
 
     def note_idle(self, fetch_time_ms: int) -> None:
         """It fetched without being looked at, because there was nothing new: it had everything then."""
-        if self.mark_time_ms < fetch_time_ms and self.log_end_offset >= self.mark_offset:
+        if self.mark_time_ms < fetch_time_ms and NO_OFFSET < self.mark_offset <= self.log_end_offset:
             self.mark_time_ms = fetch_time_ms
             self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, fetch_time_ms)
 
