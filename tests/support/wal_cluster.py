@@ -1,0 +1,76 @@
+"""Broker processes, each in a zone of its own with a bucket of its own, for topics replicated through them."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.cluster_process import ClusterProcess
+
+WAL_TOPIC = {"remote.wal.enable": "true"}
+REPLICATION_BYTES = "broker_replication_bytes_total"
+
+
+class WalCluster(ClusterProcess):
+    """Buckets are directories unless `buckets` names others by node id."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        buckets: Mapping[int, Mapping[str, str]] | None = None,
+        **options: object,
+    ) -> None:
+        self.bucket_directories = {
+            node_id: directory / "buckets" / f"zone-{node_id}" for node_id in range(1, brokers + 1)
+        }
+        by_node = buckets or {
+            node_id: {
+                "remote.wal.storage.manager.class.name": "LocalWalStorageManager",
+                "rwsm.config.bucket": f"file://{place}",
+            }
+            for node_id, place in self.bucket_directories.items()
+        }
+        for place in self.bucket_directories.values():
+            place.mkdir(parents=True, exist_ok=True)
+        common = {
+            "remote.wal.storage.system.enable": "true",
+            "rwlmm.config.remote.wal.log.metadata.topic.replication.factor": str(min(3, brokers)),
+            "rwlmm.config.remote.wal.log.metadata.topic.num.partitions": "5",
+            **(settings or {}),
+        }
+        super().__init__(directory, brokers=brokers, settings=common, settings_by_node=by_node, **options)  # type: ignore[arg-type]
+
+
+def segment_files(cluster: WalCluster, topic: str, partition: int, node_id: int) -> dict[str, bytes]:
+    """The segments of a replica, by name."""
+    directory = cluster.nodes[node_id].data / f"{topic}-{partition}"
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
+
+
+def log_bytes(cluster: WalCluster, topic: str, partition: int, node_id: int) -> int:
+    return sum(map(len, segment_files(cluster, topic, partition, node_id).values()))
+
+
+def wait_until_equal(cluster: WalCluster, topic: str, partitions: int, timeout_s: float = 60) -> None:
+    """Until every replica of every partition has the same bytes in the same segments."""
+    deadline = time.monotonic() + timeout_s
+    for partition in range(partitions):
+        while True:
+            replicas = {node: segment_files(cluster, topic, partition, node) for node in cluster.node_ids}
+            first = next(iter(replicas.values()))
+            if first and all(files == first for files in replicas.values()):
+                break
+            sizes = {node: sum(map(len, files.values())) for node, files in replicas.items()}
+            assert time.monotonic() < deadline, f"{topic}-{partition} differs: {sizes}"
+            time.sleep(0.1)
+
+
+def received_bytes(cluster: WalCluster, topic: str) -> dict[str, int]:
+    """What followers received of a topic, by the path it took, over all brokers; paths without bytes are left out."""
+    totals = {
+        path: sum(int(broker.metric(REPLICATION_BYTES, topic=topic, path=path)) for broker in cluster.brokers)
+        for path in ("fetch", "fallback", "wal")
+    }
+    return {path: total for path, total in totals.items() if total}
