@@ -374,6 +374,28 @@ def test_what_the_controllers_do_not_know_is_refused(quorum: Quorum) -> None:
     assert quorum.metadata.image().features.level("transaction.version") == 0
 
 
+def test_topics_are_listed_for_a_bucket_where_the_controllers_know_no_such_setting(quorum: Quorum) -> None:
+    """KIP-1176: these controllers refuse `remote.wal.enable`, and store `remote.wal.topics` without looking at it."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.bootstrap})
+    name = f"topic-{next(_numbers)}"
+    refused = admin.create_topics([NewTopic(name, 1, 3, config={"remote.wal.enable": "true"})])[name].exception(30)
+    assert refused is not None
+    assert refused.args[0].name() == "INVALID_CONFIG"
+    quorum.cluster.create_topic(name, 1, 3)
+
+    everyone = ["--bootstrap-server", quorum.bootstrap, "--entity-type", "brokers", "--entity-default", "--alter"]
+
+    def goes_through_a_bucket() -> bool:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        return bool(admin.describe_configs([resource])[resource].result(30)["remote.wal.enable"].value == "true")
+
+    assert not goes_through_a_bucket()
+    java_tools.run("ConfigCommand", *everyone, "--add-config", f"remote.wal.topics=[no-such-topic,{name}]")
+    until(goes_through_a_bucket, "listed")
+    java_tools.run("ConfigCommand", *everyone, "--delete-config", "remote.wal.topics")
+    until(lambda: not goes_through_a_bucket(), "off the list")
+
+
 def newcomer(quorum: Quorum, directory: Path, node_id: int, **more: str) -> NodeProcess:
     """A fourth process that wants to be a broker of this cluster."""
     settings = {
