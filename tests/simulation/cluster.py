@@ -57,7 +57,7 @@ class Outcome:
 
 def run(seed: int) -> Outcome:
     try:
-        return simulate_nodes(lambda loop: _Story(loop).tell(), seed=seed)
+        return simulate_nodes(lambda loop: ClusterStory(loop).tell(), seed=seed)
     finally:
         _spare_the_collector()
 
@@ -69,21 +69,14 @@ def _spare_the_collector() -> None:
     gc.freeze()
 
 
-class _Story:
+class ClusterStory:
+    """`tell` it once.  Other stories of clusters differ in what they override."""
+
     def __init__(self, loop: NodeLoop) -> None:
         self.loop = loop
         self.chance = loop.random
         self.seen: Counter[str] = Counter()
-        self.cluster = SimCluster(
-            loop,
-            dedicated_controller=self.chance.random() < 0.5,
-            properties={
-                **(RACK_AWARE if self.chance.random() < 0.5 else {}),
-                # A leader that comes back begins with the one it wrote last.
-                "replica.high.watermark.checkpoint.interval.ms": self.chance.choice(("700", "60000")),
-            },
-            properties_of=lambda node_id: {"broker.rack": f"rack-{node_id % 2}"},
-        )
+        self.cluster = self.make_cluster()
         self.observer = ClusterObserver(self.cluster)
         self.complaint_of_a_moment: Violation | None = None
         self.hosts: list[str] = []
@@ -102,7 +95,37 @@ class _Story:
             Reassigner(AnyBroker(*self._place("reassigner")), self.partitions[-1], self.cluster.broker_ids)
             for _ in range(self.chance.choice((0, 0, 1)))
         ]
-        self.faults = ClusterFaults(self.cluster, self.hosts, self.seen)
+        self.faults = self.make_faults()
+
+    # What other stories override
+
+    def make_cluster(self) -> SimCluster:
+        return SimCluster(
+            self.loop,
+            dedicated_controller=self.chance.random() < 0.5,
+            properties={
+                **(RACK_AWARE if self.chance.random() < 0.5 else {}),
+                # A leader that comes back begins with the one it wrote last.
+                "replica.high.watermark.checkpoint.interval.ms": self.chance.choice(("700", "60000")),
+            },
+            properties_of=lambda node_id: {"broker.rack": f"rack-{node_id % 2}"},
+        )
+
+    def make_faults(self) -> ClusterFaults:
+        return ClusterFaults(self.cluster, self.hosts, self.seen)
+
+    def topic_configs(self) -> dict[str, str]:
+        return {"internal.segment.bytes": self.chance.choice(("3000", "100000"))}
+
+    def written(self) -> list[TopicPartition]:
+        """What somebody writes to, clients or brokers."""
+        return [*self.partitions, TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)]
+
+    def end_faults(self) -> None:
+        self.faults.end()
+
+    def check_traffic(self) -> None:
+        """What brokers have said of it, before they are switched off."""
 
     @property
     def workers(self) -> tuple[IdempotentProducer | AcksOneProducer | GroupMember | TopicChurner | Reassigner, ...]:
@@ -128,8 +151,7 @@ class _Story:
             observing = tasks.create_task(self.observe(), name="observer")
             self.loop.on_quiet = self.watch
             await self.cluster.start()
-            configs = {"internal.segment.bytes": self.chance.choice(("3000", "100000"))}
-            await self.topics.create(TOPIC, PARTITIONS, configs, 3)
+            await self.topics.create(TOPIC, PARTITIONS, self.topic_configs(), 3)
             await self.topics.create(CONSUMER_OFFSETS_TOPIC, 1, {"cleanup.policy": "compact"}, 3)
             working = [tasks.create_task(each.run(), name=type(each).__name__) for each in self.workers]
             reading = [tasks.create_task(each.run(), name="reader") for each in self.readers]
@@ -147,6 +169,7 @@ class _Story:
         if self.complaint_of_a_moment is not None:
             raise self.complaint_of_a_moment
         await self.check_everything()
+        self.check_traffic()
         self.cluster.switch_off()
         return self.outcome()
 
@@ -179,7 +202,7 @@ class _Story:
 
     async def calm(self, working: list[asyncio.Task[None]]) -> None:
         self.loop.trace(f"{self.loop.time():.9f} calm")
-        self.faults.end()
+        self.end_faults()
         for node_id in self.cluster.nodes:
             await self.cluster.keep_starting(node_id)
         while self.complaint() is not None:
@@ -212,7 +235,7 @@ class _Story:
 
     def is_level(self) -> bool:
         """Nobody writes any more: every replica has everything, and knows that it is committed."""
-        for partition in (*self.partitions, TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)):
+        for partition in self.written():
             registration = self.cluster.registration(partition)
             if registration is None or registration.adding_replicas or registration.removing_replicas:
                 return False

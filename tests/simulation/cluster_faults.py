@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from broker.metadata.metadata_image import MetadataImage
 from tests.support.sim_client import Violation
@@ -39,7 +39,16 @@ class ClusterFaults:
             node.file_system.on_cut = lambda node_id=node_id: self.lose_power(node_id)
 
     async def strike(self) -> None:
-        weights = {
+        weights = self.kinds()
+        (kind,) = self._chance.choices(list(weights), weights=list(weights.values()))
+        while kind.__name__ not in HARMLESS and self._somebody_lacks_bytes():
+            await asyncio.sleep(POLL_S)
+        self._trace(kind.__name__)
+        await kind()
+
+    def kinds(self) -> dict[Callable[[], Coroutine[Any, Any, None]], int]:
+        """What may happen, and how often beside the others."""
+        return {
             self.power_cut: 3,
             self.power_cut_in_mid_sentence: 3,
             self.kill: 3,
@@ -54,11 +63,6 @@ class ClusterFaults:
             self.failing_disk: 1,
             self.clock_jump: 1,
         }
-        (kind,) = self._chance.choices(list(weights), weights=list(weights.values()))
-        while kind.__name__ not in HARMLESS and self._somebody_lacks_bytes():
-            await asyncio.sleep(POLL_S)
-        self._trace(kind.__name__)
-        await kind()
 
     def end(self) -> None:
         """No fault any more, but for nodes that are off."""
@@ -136,7 +140,7 @@ class ClusterFaults:
     def _may_lose_bytes(self, node_id: int) -> bool:
         """Whether every partition has all its bytes elsewhere, in its ISR, on a broker nobody can miss meanwhile."""
         image = self._newest_image()
-        if image is None or self._cluster.network.is_disturbed or self._somebody_lacks_bytes():
+        if image is None or self.is_disturbed() or self._somebody_lacks_bytes():
             return False
         if not all(self._cluster.nodes[other].is_running for other in self._cluster.broker_ids if other != node_id):
             return False
@@ -145,6 +149,10 @@ class ClusterFaults:
                 if partition.isr == (node_id,):
                     return False
         return True
+
+    def is_disturbed(self) -> bool:
+        """Whether something is under way that may take a broker out of an ISR."""
+        return self._cluster.network.is_disturbed
 
     def _somebody_lacks_bytes(self) -> bool:
         """Whether a broker has lost bytes and is still in the ISRs of its registration from before."""
