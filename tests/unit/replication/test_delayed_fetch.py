@@ -3,10 +3,12 @@ from pathlib import Path
 import pytest
 
 from broker.common.errors import StorageFailure
-from broker.replication.delayed_fetch import ANSWER_NOW, DelayedFetch, available_bytes
-from broker.replication.fetch_params import FetchParams, FetchPartition
+from broker.replication.delayed_fetch import ANSWER_NOW, DelayedFetch, available_bytes, parking_ms
+from broker.replication.fetch_params import BucketFetch, FetchParams, FetchPartition, FetchPartitionResult
+from broker.replication.fetch_session import CachedPartition
 from broker.replication.fetch_source import RequestedPartitions
 from tests.support.builders import ReplicaWorld, batch
+from tests.support.recording_leader_wal import RecordingLeaderWal
 
 BATCH_BYTES = len(batch("a"))
 
@@ -118,3 +120,84 @@ def test_a_follower_that_is_held_back_is_not_woken_by_what_it_may_not_have(tmp_p
     assert available_bytes(hosted_request(world), behind) == 0  # an older segment is no reason either
     assert available_bytes(hosted_request(world), in_sync) == ANSWER_NOW
     assert available_bytes(hosted_request(world, current_leader_epoch=4), behind) == ANSWER_NOW
+
+
+FOLLOWER = FetchParams(17, replica_id=2, replica_epoch=12, max_wait_ms=500)
+
+
+def through_bucket(tmp_path: Path) -> ReplicaWorld:
+    world = ReplicaWorld(tmp_path)
+    world.register_brokers(1, 2)
+    world.create_topic(replicas=(1, 2), leader_epoch=5)
+    world.partition().leader_wal = RecordingLeaderWal()
+    return world
+
+
+def told(world: ReplicaWorld, bucket_fetch: BucketFetch, **keywords: int) -> CachedPartition:
+    """A partition of a session whose follower knows the high watermark 0 and the log start 0."""
+    cached = CachedPartition(hosted_request(world, **{"current_leader_epoch": 5, **keywords}))
+    cached.hosted, cached.bucket_fetch = world.partition(), bucket_fetch
+    cached.last_high_watermark = cached.last_log_start_offset = 0
+    return cached
+
+
+def test_what_ends_the_wait_of_a_follower_through_a_bucket(tmp_path: Path) -> None:
+    world = through_bucket(tmp_path)
+    caught_up, behind = told(world, BucketFetch.CAUGHT_UP), told(world, BucketFetch.BEHIND)
+    refused = told(world, BucketFetch.REFUSED, current_leader_epoch=4)
+    without_session = hosted_request(world, current_leader_epoch=5)
+    without_session.bucket_fetch = BucketFetch.BEHIND
+    everybody = (caught_up, behind, refused, without_session)
+    none, now = 0, ANSWER_NOW
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [none, none, none, none]
+    world.append(batch("a"), batch("b"))
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [now, none, none, none]
+    caught_up.fetch_offset = 2
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [none, none, none, none]
+    world.partition().log.update_high_watermark(1)
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [now, now, none, none]
+    caught_up.last_high_watermark = behind.last_high_watermark = 1
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [none, none, none, none]
+    world.partition().delete_records_on_leader(1)
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [now, now, none, none]
+    caught_up.last_log_start_offset = behind.last_log_start_offset = 1
+    world.place(leader_epoch=6)
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [now, now, none, now]
+    world.place(leader=2, leader_epoch=7)
+    assert [available_bytes(each, FOLLOWER) for each in everybody] == [now, now, now, now]
+
+
+def test_once_replication_is_classic_again_records_are_there(tmp_path: Path) -> None:
+    world = through_bucket(tmp_path)
+    behind = told(world, BucketFetch.BEHIND)
+    world.append(batch("a"))
+    assert available_bytes(behind, FOLLOWER) == 0
+    world.partition().leader_wal = None
+    assert available_bytes(behind, FOLLOWER) == 1
+
+
+@pytest.mark.parametrize(
+    ("fetches", "params", "expected_ms"),
+    [
+        ((None, None), FOLLOWER, 500),
+        ((BucketFetch.CAUGHT_UP,), FOLLOWER, 500),
+        ((BucketFetch.CAUGHT_UP, BucketFetch.BEHIND, None), FOLLOWER, 7),
+        ((BucketFetch.REFUSED, BucketFetch.CAUGHT_UP), FOLLOWER, 20),
+        ((BucketFetch.REFUSED, BucketFetch.BEHIND), FOLLOWER, 7),
+        ((BucketFetch.BEHIND,), FetchParams(17, replica_id=2, max_wait_ms=3), 3),
+        ((BucketFetch.BEHIND,), FetchParams(17, max_wait_ms=500), 500),  # a consumer; it is about an earlier follower
+    ],
+)
+def test_the_shortest_wait_wins(fetches: tuple[BucketFetch | None, ...], params: FetchParams, expected_ms: int) -> None:
+    results = []
+    for bucket_fetch in fetches:
+        request = FetchPartition("t", 0, 0, 1000)
+        request.bucket_fetch = bucket_fetch
+        results.append(FetchPartitionResult(request))
+    assert parking_ms(params, results, lag_wait_ms=7) == expected_ms
+
+
+def test_a_refusal_waits_no_less_than_who_is_behind() -> None:
+    request = FetchPartition("t", 0, 0, 1000)
+    request.bucket_fetch = BucketFetch.REFUSED
+    assert parking_ms(FOLLOWER, [FetchPartitionResult(request)], lag_wait_ms=50) == 50

@@ -35,3 +35,10 @@ def test_a_refused_result_has_no_offsets_and_empty_records() -> None:
     )
     assert (result.records, result.size_bytes, result.aborted_transactions) == (b"", 0, None)
     assert result.completes_fetch
+
+
+def test_outside_of_a_session_nothing_is_known_of_earlier_answers() -> None:
+    request = FetchPartition("t", 0, 5, 100)
+    assert not request.is_remembered
+    assert request.is_refused_again
+    assert not request.has_news(7, 3)

@@ -12,10 +12,18 @@ from broker.common.errors import CorruptMessageError, ErrorCode, StorageFailure
 from broker.log.unified_log import UnifiedLog
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
-from broker.replication.fetch_params import EpochEndOffset, FetchParams, FetchPartition, FetchPartitionResult
+from broker.replication.fetch_params import (
+    BucketFetch,
+    EpochEndOffset,
+    FetchParams,
+    FetchPartition,
+    FetchPartitionResult,
+)
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.partition import Partition
+from broker.replication.replica_state import NEVER_MS
 from tests.support.builders import ReplicaWorld, batch, first_batch, parsed, topic_uuid, values_of
+from tests.support.recording_leader_wal import RecordingLeaderWal
 from tests.support.sim_loop import SimLoop, simulate
 
 CONSUMER = FetchParams(version=12)
@@ -355,3 +363,90 @@ def test_a_follower_that_catches_up_is_held_back_by_the_throttle(tmp_path: Path)
     world.now_ms += 11_000
     (again,) = read(world, [asked(1)], behind)
     assert values_of(again.records) == [b"y"]
+
+
+# Followers that take their records from a bucket
+
+BUCKET_FOLLOWER = FetchParams(17, replica_id=2, replica_epoch=12)
+
+
+@pytest.fixture
+def bucket(world: ReplicaWorld) -> RecordingLeaderWal:
+    """Of topic `r`: epoch 5, two batches, broker 2 in sync."""
+    world.create_topic("r", replicas=(1, 2), leader_epoch=5)
+    world.append(batch("a"), batch("b"), topic="r")
+    world.partition("r").leader_wal = wal = RecordingLeaderWal()
+    return wal
+
+
+def asked_of_bucket(offset: int = 0, **keywords: Any) -> FetchPartition:
+    return FetchPartition("r", 0, offset, 1 << 20, **{"current_leader_epoch": 5, "log_start_offset": 0, **keywords})
+
+
+def test_a_follower_through_a_bucket_gets_offsets_alone_and_leaves_the_limits_to_others(
+    world: ReplicaWorld, bucket: RecordingLeaderWal
+) -> None:
+    world.create_topic("classic", replicas=(1, 2))
+    world.append(batch(b"x" * 5000), topic="classic")
+    limits = FetchParams(17, replica_id=2, replica_epoch=12, max_bytes=1)
+    through_bucket, classic = read(world, [asked_of_bucket(1), FetchPartition("classic", 0, 0, 1 << 20)], limits)
+    assert (through_bucket.error, through_bucket.records, through_bucket.size_bytes) == (ErrorCode.none, b"", 0)
+    assert (through_bucket.high_watermark, through_bucket.log_start_offset) == (1, 0)  # this fetch has moved it
+    assert through_bucket.last_stable_offset == 1
+    assert classic.size_bytes > 5000
+    assert bucket.asked == [(2, 1)]
+    assert through_bucket.request.bucket_fetch is BucketFetch.BEHIND
+    assert classic.request.bucket_fetch is None
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "params", "error"),
+    [
+        ({"current_leader_epoch": 4}, BUCKET_FOLLOWER, ErrorCode.fenced_leader_epoch),
+        ({"current_leader_epoch": 6}, BUCKET_FOLLOWER, ErrorCode.unknown_leader_epoch),
+        ({"current_leader_epoch": -1}, BUCKET_FOLLOWER, ErrorCode.fenced_leader_epoch),
+        ({}, FetchParams(11, replica_id=2), ErrorCode.fenced_leader_epoch),
+        ({}, FetchParams(17, replica_id=2, replica_epoch=11), ErrorCode.not_leader_or_follower),
+        ({}, FetchParams(17, replica_id=3, replica_epoch=13), ErrorCode.unknown_leader_epoch),
+        ({"offset": 3}, BUCKET_FOLLOWER, ErrorCode.offset_out_of_range),
+        ({"topic_id": UUID(int=9)}, BUCKET_FOLLOWER, ErrorCode.inconsistent_topic_id),
+        ({"offset": 2, "last_fetched_epoch": 7}, BUCKET_FOLLOWER, ErrorCode.offset_out_of_range),  # never heard of
+        ({"offset": 2, "last_fetched_epoch": 4}, BUCKET_FOLLOWER, ErrorCode.none),  # it has diverged
+    ],
+)
+def test_every_check_comes_first_and_who_fails_one_has_told_nothing(
+    world: ReplicaWorld,
+    bucket: RecordingLeaderWal,
+    request_fields: dict[str, Any],
+    params: FetchParams,
+    error: ErrorCode,
+) -> None:
+    """Else a follower whose log is another one would be counted for the high watermark."""
+    (result,) = read(world, [asked_of_bucket(**request_fields)], params)
+    assert result.error is error
+    assert (result.diverging_epoch == EpochEndOffset(4, 0)) == (error is ErrorCode.none)
+    known = world.partition("r").remote_replicas[2]
+    assert (known.log_end_offset, known.mark_offset, known.mark_time_ms) == (-1, -1, NEVER_MS)
+    assert known.last_caught_up_time_ms == 1_000_000  # when the epoch began
+    assert world.partition("r").log.high_watermark == 0
+    assert bucket.asked == []
+
+
+def test_the_choice_of_a_fetch_holds_until_it_is_answered(world: ReplicaWorld, bucket: RecordingLeaderWal) -> None:
+    reader, request = FetchReader(world.replicas._hosted, InlineDiskExecutor()), asked_of_bucket()
+    for falls_back in (True, False):
+        bucket.falls_back = {2} if falls_back else set()
+        (first,) = reader.locate(BUCKET_FOLLOWER, [request], is_first_read=True)
+        bucket.falls_back = set() if falls_back else {2}
+        (second,) = reader.locate(BUCKET_FOLLOWER, [request], is_first_read=False)
+        assert (first.size_bytes > 0, second.size_bytes > 0) == (falls_back, falls_back)
+    assert bucket.asked == [(2, 0), (2, 0)]
+
+
+def test_outside_the_isr_it_is_looked_at_each_time(world: ReplicaWorld, bucket: RecordingLeaderWal) -> None:
+    (in_sync,) = read(world, [asked_of_bucket(2)], BUCKET_FOLLOWER)
+    assert not in_sync.has_more
+    world.place("r", isr=(1,))
+    world.register_brokers(2, fenced=True)
+    (outside,) = read(world, [asked_of_bucket(2)], BUCKET_FOLLOWER)
+    assert outside.has_more

@@ -7,6 +7,7 @@ from broker.common.identifiers import ZERO_UUID
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_session import FetchSession, next_epoch, partition_key
 from tests.support.builders import ReplicaWorld, batch
+from tests.support.recording_leader_wal import RecordingLeaderWal
 
 CONSUMER = FetchParams(version=12)
 
@@ -161,3 +162,84 @@ def test_a_follower_outside_the_isr_is_looked_at_in_every_fetch(tmp_path: Path) 
     story.world.register_brokers(2)
     story.fetch()
     assert story.world.alter_partition.proposed_isr == (1, 2)
+
+
+FOLLOWER = FetchParams(version=17, replica_id=2, replica_epoch=12)
+
+
+def test_an_answer_to_a_question_with_other_epochs_is_told_even_if_it_is_the_same(tmp_path: Path) -> None:
+    story = SessionWorld(tmp_path, 1)
+    story.fetch(), story.fetch()
+    assert story.session.dirty_count == 0
+    story.session.add(FetchPartition("t", 0, 0, 10_000))
+    assert story.fetch() == []
+    story.session.add(FetchPartition("t", 0, 0, 10_000, current_leader_epoch=0))
+    assert story.fetch() == [0]
+    story.session.add(FetchPartition("t", 0, 0, 10_000, current_leader_epoch=0, last_fetched_epoch=0))
+    assert story.fetch() == [0]
+    assert story.fetch() == []
+
+
+def bucket_session(tmp_path: Path) -> SessionWorld:
+    story = SessionWorld(tmp_path, 1, params=FOLLOWER)
+    story.world.partition().leader_wal = RecordingLeaderWal()
+    ask(story, 0)
+    return story
+
+
+def ask(story: SessionWorld, offset: int) -> None:
+    story.session.add(FetchPartition("t", 0, offset, 10_000, current_leader_epoch=0, log_start_offset=0))
+
+
+def test_a_follower_through_a_bucket_that_is_behind_is_looked_at_in_every_fetch(tmp_path: Path) -> None:
+    story = bucket_session(tmp_path)
+    story.fetch(), story.fetch()
+    assert story.session.dirty_count == 0
+    story.world.append(batch("a"))
+    for _ in range(3):
+        assert story.fetch() == []  # nothing to tell
+        assert story.session.dirty_count == 1
+    ask(story, 1)
+    assert story.fetch() == [0]  # the high watermark
+    story.fetch()
+    assert story.session.dirty_count == 0
+
+
+def test_a_follower_through_a_bucket_that_is_behind_does_not_count_as_idle(tmp_path: Path) -> None:
+    story = bucket_session(tmp_path)
+    story.fetch(), story.fetch()
+    replica = story.world.partition().remote_replicas[2]
+    caught_up_ms = replica.last_caught_up_time_ms
+    story.world.append(batch("a"))
+    story.world.now_ms += 1000
+    for _ in range(3):
+        story.fetch()
+        story.session.last_used_ms = story.world.now_ms
+        story.world.append(batch("b"))
+    assert replica.last_caught_up_time_ms == caught_up_ms
+
+
+def test_what_a_session_knows_to_be_news(tmp_path: Path) -> None:
+    story = bucket_session(tmp_path)
+    (cached,) = story.session
+    assert cached.is_remembered
+    assert cached.has_news(0, 0)
+    story.fetch()
+    assert not cached.has_news(0, 0)
+    assert cached.has_news(1, 0)
+    assert cached.has_news(0, 1)
+    story.session.add(FetchPartition("t", 0, 0, 10_000, current_leader_epoch=7))
+    assert cached.has_news(0, 0)
+
+
+def test_a_refusal_is_a_new_one_for_a_new_question(tmp_path: Path) -> None:
+    story = bucket_session(tmp_path)
+    (cached,) = story.session
+    for offset, epoch, is_again in ((7, 0, False), (7, 0, True), (8, 0, False), (8, 0, True), (8, 3, False)):
+        story.session.add(FetchPartition("t", 0, offset, 10_000, current_leader_epoch=epoch))
+        assert cached.is_refused_again is is_again
+        assert story.fetch() == [0]
+        assert cached.is_refused_again
+    ask(story, 0)
+    story.fetch()
+    assert not cached.is_refused_again

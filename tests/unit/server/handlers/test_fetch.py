@@ -13,6 +13,7 @@ from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.server.handlers.fetch import fetch
 from tests.support.builders import batch, parsed, settle, topic_uuid, values_of
+from tests.support.recording_leader_wal import RecordingLeaderWal
 from tests.support.replica_requests import RequestWorld, schema
 from tests.support.sim_loop import SimLoop, simulate
 
@@ -335,6 +336,22 @@ def test_a_followers_fetch_moves_the_high_watermark(world: RequestWorld, version
         assert world.partition("r").log.high_watermark == 1
         stats = world.partition("r").topic_stats
         assert (stats.replication_bytes_out, stats.bytes_out) == (len(batch("a")), 0)
+
+    simulate(story)
+
+
+def test_a_follower_through_a_bucket_is_answered_with_records_of_no_length(world: RequestWorld) -> None:
+    """KIP-1176: empty, not null, and the offsets are there."""
+
+    async def story(loop: SimLoop) -> None:
+        world.create_topic("r", replicas=(1, 2))
+        world.append(batch("a"), topic="r")
+        world.partition("r").leader_wal = wal = RecordingLeaderWal()
+        (answer,) = partitions_of(await fetch_from(world, 17, ("r", 0, 0), replica=(2, 12), epoch=0))
+        assert (answer.error_code, answer.records) == (ErrorCode.none, b"")
+        assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (0, 0, 0)
+        stats = world.partition("r").topic_stats
+        assert (stats.replication_bytes_out, stats.sent_bytes, wal.asked) == (0, {}, [(2, 0)])
 
     simulate(story)
 
