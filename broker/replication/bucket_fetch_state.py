@@ -22,21 +22,35 @@ class BucketFetchState(PartitionFetchState):
     appends every few milliseconds no high watermark would ever arrive.
     """
 
-    __slots__ = ("_moved", "_overtaken", "follower", "is_agreed", "is_resetting", "leader_high_watermark")
+    __slots__ = (
+        "_moved",
+        "_overtaken",
+        "follower",
+        "is_agreed",
+        "is_resetting",
+        "is_served_by_leader",
+        "leader_high_watermark",
+    )
 
     def __init__(self, replica: FollowerReplica, make_follower: MakeBucketFollower) -> None:
         """StorageFailure or NotLeaderOrFollowerError when there is no log to append to."""
         super().__init__(replica)
         self.is_agreed = False  # the handshake: the leader of this epoch has answered for our log end
         self.is_resetting = False  # our offset is out of the leader's range, and where to go is being found out
+        self.is_served_by_leader = False  # the last answer brought records (fallback)
         self.leader_high_watermark = NO_OFFSET  # as last told in this epoch; -1 before
         self._overtaken: FollowerFetch | None = None
         self._moved: Moved | None = None
         self.follower = make_follower(self)
 
     def tell_moves_to(self, moved: Moved) -> None:
-        """Call `moved` after each append."""
+        """Call `moved` after each append, and when the handshake has to be repeated."""
         self._moved = moved
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Also while the leader sends no records: the throttle of followers (KIP-73) is about those alone."""
+        return not self.is_served_by_leader or super().is_in_sync
 
     def request(self, max_bytes: int) -> FollowerFetch:
         self._overtaken = None  # one fetch at a time: there is none under way when the next one is made
@@ -75,8 +89,7 @@ class BucketFetchState(PartitionFetchState):
         partition.topic_stats.count_received(
             ReplicationPath.WAL, partition.leader_id if sender_id is None else sender_id, appended.valid_bytes
         )
-        if self._moved is not None:
-            self._moved(self)
+        self._tell()
         return self.fetch_offset
 
     def answered(self, request: FollowerFetch, leader_log_start_offset: int) -> None:
@@ -99,11 +112,17 @@ class BucketFetchState(PartitionFetchState):
     def _begin_anew(self) -> None:
         self.is_agreed = False
         self.follower.truncated()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._moved is not None:
+            self._moved(self)
 
     def begin_reset(self) -> None:
         """From this moment nothing is appended from the bucket: the place found must not be that of an older log."""
         self.is_resetting, self.is_agreed = True, False
         self.follower.begin_reset()
+        self._tell()
 
     def end_reset(self) -> None:
         self.is_resetting = False

@@ -40,4 +40,4 @@ class BucketFollower(Protocol):
         """The state is no longer followed; nothing else is told after this."""
 
 
-MakeBucketFollower: TypeAlias = "Callable[[BucketFetchState], BucketFollower]"
+MakeBucketFollower: TypeAlias = Callable[["BucketFetchState"], BucketFollower]

@@ -101,6 +101,13 @@ class PartitionFetchState:
         self.replica.truncate_fully_and_start_at(offset)
         self.continue_at_end()
 
+    def begin_reset(self) -> None:
+        """The leader does not have our offset: nothing but the fetcher may move the log until `end_reset`.  Nothing
+        else does; see `BucketFetchState`."""
+
+    def end_reset(self) -> None:
+        """The fetcher is done."""
+
     def stop(self) -> None:
         """No longer followed by this state: an answer still under way is void."""
         self._request = None

@@ -7,7 +7,7 @@ deleted) makes the answer for that partition void: see `PartitionFetchState.awai
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import structlog
 
@@ -59,7 +59,11 @@ OnFailed = Callable[[PartitionFetchState, Exception], None]
 
 
 class ReplicaFetcher:
-    """`on_failed` is told of a partition that was given up: only new metadata or a repaired disk brings it back."""
+    """For partitions whose records come with the answers; `BucketReplicaFetcher` is for the others.
+
+    `on_failed` is told of a partition that was given up: only new metadata or a repaired disk brings it back."""
+
+    path: ClassVar = ReplicationPath.FETCH  # how records that come with answers are counted
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class ReplicaFetcher:
         """Follow from the next fetch on; a partition that is followed in this epoch already stays as it is."""
         present = self._plan.get(state.topic_partition)
         if present is not None and present.leader_epoch == state.leader_epoch and present.replica.is_valid:
+            state.stop()
             return
         self._plan.add(state)
         self._changed.set()
@@ -208,9 +213,10 @@ class ReplicaFetcher:
                 self._leader.begin_anew()
                 continue
             if answer.error is ErrorCode.offset_out_of_range:
+                state.begin_reset()
                 out_of_range.append((state, request))
                 continue
-            self._take_one(state, answer)
+            self._take_one(state, request, answer)
             self._plan.touch(state)
             appended_bytes += len(answer.records)
             if appended_bytes >= YIELD_BYTES:
@@ -220,19 +226,21 @@ class ReplicaFetcher:
             if self._plan.holds(state) and state.awaits(request):
                 await self._return_into_range(state, request)
                 self._plan.touch(state)
+            if self._plan.holds(state):
+                state.end_reset()
 
-    def _take_one(self, state: PartitionFetchState, answer: FetchedPartition) -> None:
+    def _take_one(self, state: PartitionFetchState, request: FollowerFetch, answer: FetchedPartition) -> None:
         try:
             if answer.error is not ErrorCode.none:
                 self._take_error(state, answer.error)
             elif answer.diverging_epoch is not None:
                 self._truncate_to_common_end(state, answer.diverging_epoch)
             else:
-                self._append(state, answer)
+                self._take_records(state, request, answer)
         except Exception as error:
             self._handle(state, error)
 
-    def _append(self, state: PartitionFetchState, answer: FetchedPartition) -> None:
+    def _take_records(self, state: PartitionFetchState, request: FollowerFetch, answer: FetchedPartition) -> None:
         replica = state.replica
         local = replica.log
         assert local.log_end_offset == state.fetch_offset, (
@@ -243,7 +251,7 @@ class ReplicaFetcher:
             info = replica.append(answer.records, answer.log_start_offset)
             valid_bytes = info.valid_bytes
             self._stats.bytes += valid_bytes
-            replica.partition.topic_stats.count_received(ReplicationPath.FETCH, self.leader_id, valid_bytes)
+            replica.partition.topic_stats.count_received(self.path, self.leader_id, valid_bytes)
             if self._plan.is_covered(state):
                 self._throttle.record(valid_bytes)
             if valid_bytes:

@@ -12,6 +12,9 @@ from broker.common.identifiers import TopicPartition, java_string_hash
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
+from broker.replication.bucket_fetch_state import BucketFetchState
+from broker.replication.bucket_follower import MakeBucketFollower
+from broker.replication.bucket_replica_fetcher import BucketReplicaFetcher
 from broker.replication.fetcher_stats import FetcherStats
 from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import LeaderEndPoint
@@ -34,8 +37,17 @@ class LeaderAddress(NamedTuple):
 
 
 class FetcherKey(NamedTuple):
+    """Partitions that are followed through a bucket have connections and fetch sessions of their own: the topic that
+    announces objects must never wait for them."""
+
     leader: LeaderAddress
     fetcher_id: int
+    is_through_bucket: bool = False
+
+    @property
+    def name(self) -> str:
+        kind = "BucketReplicaFetcher" if self.is_through_bucket else "ReplicaFetcherThread"
+        return f"{kind}-{self.fetcher_id}-{self.leader.broker_id}"
 
 
 AddressOf: TypeAlias = Callable[[int], LeaderAddress | None]
@@ -56,6 +68,8 @@ def fetcher_id(topic_partition: TopicPartition, fetcher_count: int) -> int:
 
 class ReplicaFetcherManager:
     """The `FollowerFetchers` of a broker.  `address_of` knows where a broker is; None while it is not registered.
+    Without `make_bucket_follower` every partition is followed as in Kafka, else those that are kept in a bucket are
+    followed through that.
 
     A partition is in one of three places: with a fetcher, failed, or waiting for its leader's registration.
     """
@@ -66,10 +80,13 @@ class ReplicaFetcherManager:
         config: ConfigHolder[BrokerConfig],
         address_of: AddressOf,
         connect: ConnectToLeader,
+        *,
+        make_bucket_follower: MakeBucketFollower | None = None,
     ) -> None:
         self._config = config
         self._address_of = address_of
         self._connect = connect
+        self._make_bucket_follower = make_bucket_follower
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._running: dict[FetcherKey, asyncio.Task[None]] = {}
         self._fetcher_of: dict[TopicPartition, ReplicaFetcher] = {}
@@ -127,6 +144,7 @@ class ReplicaFetcherManager:
     # FollowerFetchers
 
     def follow(self, partitions: Iterable[Partition]) -> None:
+        """Whether through a bucket is decided anew: to switch, follow again.  An answer under way finds nobody."""
         for partition in partitions:
             self._leave_one(partition.topic_partition)
             self._follow_one(partition)
@@ -177,20 +195,29 @@ class ReplicaFetcherManager:
             self._leaderless[partition.topic_partition] = partition
             return
         try:
-            state = PartitionFetchState(FollowerReplica(partition, partition.leader_epoch))
+            state = self._state_of(partition)
         except KafkaError as error:
             self._fail(partition, error)
             return
-        fetcher = self._fetcher(FetcherKey(address, fetcher_id(partition.topic_partition, self._fetcher_count)))
+        number = fetcher_id(partition.topic_partition, self._fetcher_count)
+        fetcher = self._fetcher(FetcherKey(address, number, isinstance(state, BucketFetchState)))
         fetcher.add(state)
         self._fetcher_of[partition.topic_partition] = fetcher
+
+    def _state_of(self, partition: Partition) -> PartitionFetchState:
+        """Through a bucket or not: as the settings are at this moment."""
+        replica = FollowerReplica(partition, partition.leader_epoch)
+        if self._make_bucket_follower is not None and partition.is_through_bucket:
+            return BucketFetchState(replica, self._make_bucket_follower)
+        return PartitionFetchState(replica)
 
     def _fetcher(self, key: FetcherKey) -> ReplicaFetcher:
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             leader_id = key.leader.broker_id
-            fetcher = self._fetchers[key] = ReplicaFetcher(
-                f"ReplicaFetcherThread-{key.fetcher_id}-{leader_id}",
+            kind = BucketReplicaFetcher if key.is_through_bucket else ReplicaFetcher
+            fetcher = self._fetchers[key] = kind(
+                key.name,
                 leader_id,
                 self._connect(key.leader, key.fetcher_id),
                 self._config,

@@ -2,11 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from broker.records.record_batch import RecordBatch, batches
 from broker.replication.bucket_fetch_state import BucketFetchState
+from broker.replication.bucket_replica_fetcher import BucketReplicaFetcher
+from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import FollowerFetch
-from tests.unit.replication.follower_world import FollowerWorld, records
+from broker.replication.replica_fetcher import ReplicaFetcher
+from tests.unit.replication.follower_world import FetcherWorld, FollowerWorld, records
+
+THROUGH_BUCKETS = {
+    "remote.wal.storage.system.enable": "true",
+    "remote.wal.storage.manager.class.name": "LocalWalStorageManager",
+    "rwsm.config.bucket": "file:///not/used",
+    "broker.rack": "zone-a",
+}
 
 
 class FakeBucketFollower:
@@ -56,4 +67,20 @@ class BucketWorld(FollowerWorld):
     def bucket_state(self) -> BucketFetchState:
         state = BucketFetchState(self.replica(), FakeBucketFollower)
         state.tell_moves_to(self.moved.append)
+        return state
+
+
+class BucketFetcherWorld(FetcherWorld):
+    """A fetcher for what is followed through the bucket; the log holds one record of epoch 0."""
+
+    kind: ClassVar[type[ReplicaFetcher]] = BucketReplicaFetcher
+
+    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+        super().__init__(directory, properties)
+        self.replica().append(records(0, "a"))
+
+    def follow(self, topic: str = "t") -> BucketFetchState:
+        partition = self.partition(topic)
+        state = BucketFetchState(FollowerReplica(partition, partition.leader_epoch), FakeBucketFollower)
+        self.fetcher.add(state)
         return state

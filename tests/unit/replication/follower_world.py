@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
@@ -96,6 +96,8 @@ class FollowerWorld(ReplicaWorld):
 class FetcherWorld(FollowerWorld):
     """And a fetcher, whose rounds the test makes: needs a running loop."""
 
+    kind: ClassVar[type[ReplicaFetcher]] = ReplicaFetcher
+
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         super().__init__(directory, properties)
         self.leader = FakeLeader()
@@ -107,7 +109,7 @@ class FetcherWorld(FollowerWorld):
             lambda: int(asyncio.get_running_loop().time() * 1000),
             lambda current: current.follower_replication_throttled_rate,
         )
-        self.fetcher = ReplicaFetcher(
+        self.fetcher = self.kind(
             "ReplicaFetcherThread-0-2", 2, self.leader, self.config, self.stats, self.throttle, self._on_failed
         )
 

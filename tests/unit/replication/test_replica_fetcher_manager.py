@@ -7,17 +7,21 @@ from structlog.testing import capture_logs
 
 from broker.common.errors import CorruptMessageError, ErrorCode, FencedLeaderEpochError, StorageFailure
 from broker.common.identifiers import TopicPartition
+from broker.config.topic_config import TopicConfig
+from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.leader_endpoint import LeaderEndPoint
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager, fetcher_id
 from tests.support.builders import ReplicaWorld, settle
 from tests.support.sim_loop import SimLoop, simulate
+from tests.unit.replication.bucket_world import THROUGH_BUCKETS, FakeBucketFollower, told
 from tests.unit.replication.follower_world import FakeLeader, T, records
 
 
 class ManagerWorld(ReplicaWorld):
     """Broker 1 and its fetchers; every leader of them is a `FakeLeader`."""
 
-    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, properties: dict[str, str] | None = None, *, has_bucket: bool = False) -> None:
+        self.has_bucket = has_bucket
         self.connected: list[tuple[LeaderAddress, int]] = []
         self.leaders: list[FakeLeader] = []
         super().__init__(directory, properties, fetchers=self._make)
@@ -34,7 +38,8 @@ class ManagerWorld(ReplicaWorld):
             self.leaders.append(FakeLeader())
             return self.leaders[-1]
 
-        self.manager = ReplicaFetcherManager(1, world.config, address_of, connect)
+        make = FakeBucketFollower if self.has_bucket else None
+        self.manager = ReplicaFetcherManager(1, world.config, address_of, connect, make_bucket_follower=make)
         return self.manager
 
     @property
@@ -47,10 +52,14 @@ class ManagerWorld(ReplicaWorld):
 
 
 def tell(
-    tmp_path: Path, story: Callable[[ManagerWorld], Awaitable[None]], properties: dict[str, str] | None = None
+    tmp_path: Path,
+    story: Callable[[ManagerWorld], Awaitable[None]],
+    properties: dict[str, str] | None = None,
+    *,
+    has_bucket: bool = False,
 ) -> None:
     async def run(loop: SimLoop) -> None:
-        world = ManagerWorld(tmp_path, properties)
+        world = ManagerWorld(tmp_path, properties, has_bucket=has_bucket)
         async with world.manager.running():
             await story(world)
 
@@ -261,3 +270,51 @@ def test_an_unexpected_failure_of_one_partition_is_failed_too(tmp_path: Path) ->
         assert world.manager.failed_count == 1
 
     tell(tmp_path, story)
+
+
+WAL = {"remote.wal.enable": "true"}
+
+
+def test_partitions_kept_in_a_bucket_have_fetchers_and_connections_of_their_own(tmp_path: Path) -> None:
+    async def story(world: ManagerWorld) -> None:
+        world.create_topic("classic", replicas=(2, 1), leader=2)
+        world.create_topic("t", replicas=(2, 1), leader=2, configs=WAL)
+        assert world.followed == {"ReplicaFetcherThread-0-2": ["classic-0"], "BucketReplicaFetcher-0-2": ["t-0"]}
+        assert world.connected == [(LeaderAddress(2, "10.0.0.2", 9092), 0)] * 2
+        await settle()
+        assert [[str(each) for each in leader.asked[0]] for leader in world.leaders] == [["classic-0"], ["t-0"]]
+
+    tell(tmp_path, story, THROUGH_BUCKETS, has_bucket=True)
+
+
+def test_without_a_bucket_follower_all_are_followed_as_ever(tmp_path: Path) -> None:
+    async def story(world: ManagerWorld) -> None:
+        world.create_topic("t", replicas=(2, 1), leader=2, configs=WAL)
+        assert world.followed == {"ReplicaFetcherThread-0-2": ["t-0"]}
+
+    tell(tmp_path, story, THROUGH_BUCKETS)
+
+
+def test_to_switch_a_partition_is_followed_again_and_what_was_asked_finds_nobody(tmp_path: Path) -> None:
+    async def story(world: ManagerWorld) -> None:
+        world.create_topic("t", replicas=(2, 1), leader=2)
+        await settle()
+        partition = world.partition()
+        assert partition.local_log is not None
+        partition.local_log.update_config(TopicConfig.effective(world.config.current, WAL))
+        world.manager.follow([partition])
+        assert world.followed == {"BucketReplicaFetcher-0-2": ["t-0"]}
+        world.leaders[0].answer_one(records=records(0, "late"), high_watermark=1)
+        await settle()
+        assert partition.log.log_end_offset == 0
+        assert len(world.leaders[1].asked) == 1
+        [(_, state)] = world.manager.states()
+        assert isinstance(state, BucketFetchState)
+        partition.local_log.update_config(TopicConfig.effective(world.config.current, {}))
+        world.manager.follow([partition])
+        assert world.followed == {"ReplicaFetcherThread-0-2": ["t-0"]}
+        assert told(state) == ["truncated", "stop"]  # a log without epochs is cut to what is committed, at first
+        world.manager.settle()
+        assert [fetcher.name for fetcher in world.manager.fetchers] == ["ReplicaFetcherThread-0-2"]
+
+    tell(tmp_path, story, THROUGH_BUCKETS, has_bucket=True)
