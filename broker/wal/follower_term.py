@@ -63,11 +63,10 @@ class FollowerTerm:
         self.is_resetting = True
         self._forget()
 
-    def end_reset(self, log_end_offset: int, leader_log_start_offset: int, leader_log_end_offset: int) -> bool:
-        """Whether to truncate the log after all: not if its end, as it is now, lies within the leader's range."""
+    def end_reset(self) -> None:
+        """Whoever looked up the leader's range has placed the log in it: the handshake must be repeated."""
         self.is_resetting = False
         self._forget()
-        return not leader_log_start_offset <= log_end_offset <= leader_log_end_offset
 
     def fetch_answered(
         self, ticket: FollowerTicket, fetch_offset: int, log_end_offset: int, leader_log_start_offset: int

@@ -48,6 +48,11 @@ class WalEntry:
     metadata_offset: int = NO_OFFSET
 
     @property
+    def key(self) -> tuple[int, int, UUID]:
+        """Tells entries of one partition apart: no two leaders make the same slice."""
+        return self.start_offset, self.leader_epoch, self.slice_id
+
+    @property
     def next_offset(self) -> int:
         return self.end_offset + 1
 

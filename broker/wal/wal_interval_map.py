@@ -40,10 +40,14 @@ class PlannedSlice:
 
 @dataclass(frozen=True, slots=True)
 class WalFetchPlan:
-    """The slices that continue the log, in order; and the epochs to ask the leader about before more can be said."""
+    """The slices that continue the log, in order; and the epochs to ask the leader about before more can be said.
+
+    `is_held_back`: another slice may go on after them, but could not be fetched lately.
+    """
 
     slices: tuple[PlannedSlice, ...]
     epochs_to_ask: frozenset[int]
+    is_held_back: bool = False
 
 
 class _Known:
@@ -53,7 +57,7 @@ class _Known:
 
     def __init__(self, entry: WalEntry) -> None:
         self.entry = entry
-        self.key = (entry.start_offset, entry.leader_epoch, entry.slice_id)
+        self.key = entry.key
         self.is_void = False
         self.retry_at_ms = 0
         self.fenced_in_epoch = -1
@@ -180,7 +184,8 @@ class WalIntervalMap:
         while len(planned) < limit:
             best = self._best(lineage, offset, now_ms)
             if best is None:
-                return WalFetchPlan(tuple(planned), self._to_ask(lineage, offset, now_ms))
+                to_ask = self._to_ask(lineage, offset, now_ms)
+                return WalFetchPlan(tuple(planned), to_ask, self._is_held_back(lineage, offset, now_ms))
             planned.append(best)
             offset = best.valid_until
         return WalFetchPlan(tuple(planned), frozenset())
@@ -190,20 +195,20 @@ class WalIntervalMap:
 
         To be asked again when they are appended: the entry may have become void while its bytes came.
         """
-        known = self._known.get(_Known(entry).key)
+        known = self._known.get(entry.key)
         if known is None or self._is_void(known, lineage) or not entry.start_offset <= offset <= entry.end_offset:
             return offset
         return self._valid_until(known, lineage, offset)
 
     def set_aside(self, entry: WalEntry, until_ms: int) -> None:
         """Fetching it failed: others come first until then."""
-        known = self._known.get(_Known(entry).key)
+        known = self._known.get(entry.key)
         if known is not None:
             known.retry_at_ms = until_ms
 
     def drop(self, entry: WalEntry) -> None:
         """Its object is gone, or not what it should be.  Remembered, so that another event of it does not revive it."""
-        known = self._known.get(_Known(entry).key)
+        known = self._known.get(entry.key)
         if known is not None:
             known.is_void = True
 
@@ -244,6 +249,17 @@ class WalIntervalMap:
             if end_offset > offset
         }
         return frozenset(lineage.unknown(epochs))
+
+    def _is_held_back(self, lineage: Lineage, offset: int, now_ms: int) -> bool:
+        return any(
+            not self._is_void(known, lineage)
+            and not self._is_usable(known, lineage, now_ms)
+            and (
+                self._valid_until(known, lineage, offset) > offset
+                or bool(lineage.unknown(epoch for epoch, _ in known.entry.leader_epochs))
+            )
+            for known in self._covering(offset)
+        )
 
     def _covering(self, offset: int) -> Iterator[_Known]:
         for known in self._ahead[: bisect_right(self._ahead, offset, key=_start_of)]:

@@ -61,16 +61,10 @@ def test_h5_a_reset_excludes_appends_and_fetches() -> None:
     assert not term.holds(get)
     assert not term.fetch_answered(fetch, 0, 0, 2)
     assert not term.fetch_answered(term.ticket, 0, 0, 2)
-    assert term.end_reset(log_end_offset=0, leader_log_start_offset=2, leader_log_end_offset=3)
+    term.end_reset()
     assert term.may_fetch and not term.may_append
-
-
-def test_h5_a_log_that_meanwhile_is_within_the_leaders_range_is_not_cut() -> None:
-    for log_end, is_cut in ((1, True), (2, False), (3, False), (4, True)):
-        term = agreed()
-        term.begin_reset()
-        assert term.end_reset(log_end, leader_log_start_offset=2, leader_log_end_offset=3) is is_cut
-        assert not term.may_append  # the handshake again
+    assert not term.holds(get)
+    assert term.fetch_answered(term.ticket, 2, 2, 2) and term.may_append
 
 
 def test_h8_answers_die_with_epoch_and_generation() -> None:

@@ -1,0 +1,154 @@
+"""SliceGets: the slices that followers of this broker want, and the GETs that bring them: as few as possible."""
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from broker.common.buffers import Buffer
+from broker.wal.follower_term import FollowerTicket
+from broker.wal.object_ranges import ObjectRange, plan_ranges
+from broker.wal.wal_entry import WalEntry
+
+# A bucket that does not answer holds each GET until its deadline; those to other buckets find the rest of them free.
+FAILING_BUCKET_GETS: Final = 4
+
+
+class SliceReceiver(Protocol):
+    """Who wants a slice."""
+
+    def wants(self, wanted: "WantedSlice") -> bool:
+        """Whether it would still be of use; once False, for ever False."""
+
+    def arrived(self, wanted: "WantedSlice", data: memoryview) -> None:
+        """Its bytes, unverified; the whole answer lives as long as they do."""
+
+    def came_wrong(self, wanted: "WantedSlice", error: Exception) -> None:
+        """The object is shorter than announced, or the answer is."""
+
+    def gone(self, wanted: "WantedSlice") -> None:
+        """There is no such object."""
+
+    def unreachable(self, wanted: "WantedSlice", until_ms: int) -> None:
+        """The bucket did not answer: others first until then, by the wall clock."""
+
+
+@dataclass(eq=False, slots=True)
+class WantedSlice:
+    """One wish of one follower.  `is_alone`: in a GET of its own, for it came wrong among others."""
+
+    entry: WalEntry
+    receiver: SliceReceiver
+    ticket: FollowerTicket
+    is_alone: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class SliceGet:
+    """One GET that is under way.  Who wants a slice that is in it anyway joins those who wait for it."""
+
+    object_range: ObjectRange
+    wanted: list[WantedSlice] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return self.object_range.size
+
+    def covers(self, entry: WalEntry) -> bool:
+        return self.object_range.start <= entry.position and entry.object_end <= self.object_range.end
+
+    def bytes_of(self, wanted: WantedSlice, data: Buffer) -> memoryview:
+        """CorruptSliceError when the answer is not all that was asked for."""
+        return self.object_range.bytes_of(wanted.entry, data)
+
+
+ObjectName = tuple[str, str]  # bucket, key
+
+
+class SliceGets:
+    """Wishes wait by object, and an object's turn comes when its first slice was wanted: nobody is passed over.
+
+    A follower has a few wishes at most, so what waits is bounded by the partitions followed.
+    """
+
+    def __init__(self, gets_max: int) -> None:
+        self.gets_max = gets_max
+        self._waiting: dict[ObjectName, list[WantedSlice]] = {}
+        self._under_way: dict[ObjectName, list[SliceGet]] = {}
+        self._gets_of: dict[str, int] = {}  # under way, by bucket
+        self.under_way_count = 0
+        self._failures: dict[str, int] = {}  # in a row, by bucket
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def is_failing(self, bucket: str) -> bool:
+        return bucket in self._failures
+
+    def add(self, wanted: WantedSlice) -> None:
+        """A GET under way that covers the slice brings it, else one that is yet to be made."""
+        name = wanted.entry.bucket, wanted.entry.object_key
+        if not wanted.is_alone:
+            for each in self._under_way.get(name, ()):
+                if each.covers(wanted.entry):
+                    each.wanted.append(wanted)
+                    return
+        self._waiting.setdefault(name, []).append(wanted)
+
+    def next(self) -> SliceGet | None:
+        """The next one to make, which is under way from now on; None when nothing is to be made now."""
+        if self.under_way_count >= self.gets_max:
+            return None
+        for name in list(self._waiting):
+            bucket = name[0]
+            if self.is_failing(bucket) and self._gets_of.get(bucket, 0) >= FAILING_BUCKET_GETS:
+                continue
+            alive = [wanted for wanted in self._waiting.pop(name) if wanted.receiver.wants(wanted)]
+            if alive:
+                return self._begin(name, alive)
+        return None
+
+    def answered(self, get: SliceGet) -> None:
+        """The bucket said something."""
+        self._end(get)
+        self._failures.pop(get.object_range.bucket, None)
+
+    def unanswered(self, get: SliceGet) -> int:
+        """The bucket could not be reached; how often in a row now."""
+        self._end(get)
+        bucket = get.object_range.bucket
+        self._failures[bucket] = failures = self._failures.get(bucket, 0) + 1
+        return failures
+
+    def take_back(self, bucket: str) -> list[WantedSlice]:
+        """All that waits for that bucket: it waits no longer."""
+        names = [name for name in self._waiting if name[0] == bucket]
+        return [wanted for name in names for wanted in self._waiting.pop(name)]
+
+    def _begin(self, name: ObjectName, alive: list[WantedSlice]) -> SliceGet:
+        first = alive[0]
+        if first.is_alone:
+            members = [first]
+            (object_range,) = plan_ranges([first.entry])
+        else:
+            entries = {wanted.entry.key: wanted.entry for wanted in alive if not wanted.is_alone}
+            object_range = next(each for each in plan_ranges(entries.values()) if first.entry in each.entries)
+            members = [wanted for wanted in alive if not wanted.is_alone and wanted.entry in object_range.entries]
+        rest = [wanted for wanted in alive if wanted not in members]
+        if rest:
+            self._waiting = {name: rest, **self._waiting}
+        get = SliceGet(object_range, members)
+        self._under_way.setdefault(name, []).append(get)
+        self._gets_of[name[0]] = self._gets_of.get(name[0], 0) + 1
+        self.under_way_count += 1
+        return get
+
+    def _end(self, get: SliceGet) -> None:
+        bucket, object_key = get.object_range.bucket, get.object_range.object_key
+        same = self._under_way[bucket, object_key]
+        same.remove(get)
+        if not same:
+            del self._under_way[bucket, object_key]
+        self.under_way_count -= 1
+        self._gets_of[bucket] -= 1
+        if not self._gets_of[bucket]:
+            del self._gets_of[bucket]
