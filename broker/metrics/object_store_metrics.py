@@ -1,5 +1,7 @@
 """ObjectStoreMetrics: requests to buckets, their bytes and times; what a store's bill is made of."""
 
+from collections.abc import Collection
+
 from broker.metrics.registry import MetricsRegistry
 
 
@@ -50,3 +52,8 @@ class ObjectStoreMetrics:
             action="Compare with the store's usual times: a bucket in another zone or a full pool of connections is "
             "slower.",
         )
+
+    @property
+    def stores(self) -> Collection[str]:
+        """The URLs of the buckets that were asked something."""
+        return sorted({labels[0] for labels, _ in self.requests.samples() if labels})

@@ -46,11 +46,55 @@ SESSIONS = "kafka_server_fetchsessioncache"
 _FOLLOWING = "tests/unit/metrics/test_fetcher_metrics.py::test_what_following_moves"
 _QUOTAS = "tests/scenarios/test_client_quotas.py::{}"
 _OBJECT_STORE = "tests/unit/metrics/test_object_store_metrics.py::test_a_request_moves_them_all"
+_WAL = "tests/unit/metrics/test_remote_wal_metrics.py::{}"
+_WAL_COUNTS = _WAL.format("test_every_count_of_a_topic_is_a_metric")
+_WAL_OWNERS = _WAL.format("test_every_other_value_is_read_from_its_owner")
+_WAL_TIMES = _WAL.format("test_hops_sizes_and_slices_are_histograms")
+_PATHS = "tests/unit/metrics/test_replication_path_metrics.py::{}"
 _COSTS = "tests/unit/metrics/test_cost_metrics.py::test_every_value_is_read_from_the_meter"
 MOVED_BY_UNIT_TEST = {
     "broker_objectstore_requests_total": _OBJECT_STORE,
     "broker_objectstore_bytes_total": _OBJECT_STORE,
     "broker_objectstore_request_seconds": _OBJECT_STORE,
+    **dict.fromkeys(
+        (
+            f"{TOPIC}_remotewal{count}_total"
+            for count in (
+                "copybytes",
+                "copyrequests",
+                "copyerrors",
+                "fetchbytes",
+                "fetchrequests",
+                "fetcherrors",
+                "deleterequests",
+                "deleteerrors",
+                "stalemetadata",
+                "fencedmetadata",
+                "corrupt",
+                "fallbackbytes",
+                "republishbytes",
+            )
+        ),
+        _WAL_COUNTS,
+    ),
+    "broker_wal_hop_seconds": _WAL_TIMES,
+    "broker_wal_object_size_bytes": _WAL_TIMES,
+    "broker_wal_slices_per_object": _WAL_TIMES,
+    f"{TOPIC}_remotewalfallbackpartitions": _WAL_OWNERS,
+    f"{TOPIC}_remotewalcopylagbytes": _WAL_OWNERS,
+    f"{TOPIC}_remotewalcopylagms": _WAL_OWNERS,
+    "broker_wal_inflight_uploads": _WAL_OWNERS,
+    "broker_wal_combine_interval_seconds": _WAL_OWNERS,
+    "broker_wal_combine_linger_seconds": _WAL_OWNERS,
+    "broker_wal_bucket_circuit_open": _WAL_OWNERS,
+    "broker_wal_objects_live": _WAL_OWNERS,
+    "broker_wal_orphan_objects_deleted_total": _WAL_OWNERS,
+    "broker_wal_metadata_consumer_lag_records": _WAL_OWNERS,
+    "broker_wal_metadata_retention_violations": _WAL_OWNERS,
+    "broker_replication_bytes_total": _PATHS.format("test_bytes_are_told_by_path_and_zones"),
+    "broker_replication_lag_records": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
+    "broker_replication_lag_bytes": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
+    "broker_replication_lag_seconds": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
     "broker_cost_dollars_total": _COSTS,
     "broker_cost_saved_dollars_total": _COSTS,
     "broker_cost_break_even_bytes_per_second": _COSTS,

@@ -1,0 +1,341 @@
+"""RemoteWalMetrics: replication through a bucket (KIP-1176), in the manner of KIP-405's metrics."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from typing import Any, Final, Protocol
+
+from broker.metrics.registry import OWNERS_PER_PAUSE, PAUSE, MetricsRegistry, Sample, sum_over
+
+_SIZES: Final = (1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20)
+_COUNTS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class MeasuredObservations(Protocol):
+    sink: Callable[[float], None] | None
+
+
+class MeasuredStats(Protocol):
+    """What a scrape reads of `RemoteWalStats`."""
+
+    @property
+    def topics(self) -> Mapping[str, Any]: ...
+    @property
+    def hops(self) -> Mapping[Any, MeasuredObservations]: ...
+    @property
+    def object_sizes(self) -> MeasuredObservations: ...
+    @property
+    def slice_counts(self) -> MeasuredObservations: ...
+    @property
+    def orphans_deleted(self) -> int: ...
+
+
+class MeasuredLimits(Protocol):
+    @property
+    def interval_ms(self) -> int: ...
+    @property
+    def linger_ms(self) -> int: ...
+
+
+class MeasuredQueue(Protocol):
+    """What a scrape reads of the upload queue; times are milliseconds of the loop's clock."""
+
+    @property
+    def limits(self) -> MeasuredLimits: ...
+    @property
+    def uploading_count(self) -> int: ...
+    def unannounced_bytes(self, partition: Any, /) -> int: ...
+    def unannounced_since_ms(self, partition: Any, /) -> int | None: ...
+
+
+class MeasuredPartition(Protocol):
+    @property
+    def leader_wal(self) -> Any: ...
+
+
+class MeasuredReplicas(Protocol):
+    def partitions(self) -> Iterator[MeasuredPartition]: ...
+
+
+class MeasuredStorage(Protocol):
+    def is_reachable(self, bucket: str) -> bool: ...
+
+
+class MeasuredStores(Protocol):
+    @property
+    def stores(self) -> Collection[str]: ...
+
+
+class MeasuredTopic(Protocol):
+    @property
+    def lag(self) -> int: ...
+
+
+class MeasuredCheck(Protocol):
+    @property
+    def pointers_too_short(self) -> Collection[str]: ...
+
+
+# Bean, attribute of the topic's counts, meaning, what to do.
+_TOPIC_COUNTERS: Final = (
+    ("RemoteWalCopyBytesPerSec", "copy_bytes", "Bytes of records uploaded to the bucket.", None),
+    ("RemoteWalCopyRequestsPerSec", "copy_requests", "Objects uploaded that hold records of the topic.", None),
+    (
+        "RemoteWalCopyErrorsPerSec",
+        "copy_errors",
+        "Such objects that were given up; their records go into another one.",
+        "The bucket: see broker_objectstore_requests_total by outcome.",
+    ),
+    ("RemoteWalFetchBytesPerSec", "fetch_bytes", "Bytes read from buckets to follow the topic.", None),
+    ("RemoteWalFetchRequestsPerSec", "fetch_requests", "Reads from buckets that concern the topic.", None),
+    (
+        "RemoteWalFetchErrorsPerSec",
+        "fetch_errors",
+        "Such reads that failed; they are made again, or the leader sends the records.",
+        "The bucket of the leader's zone, and the way to it.",
+    ),
+    ("RemoteWalDeleteRequestsPerSec", "delete_requests", "Objects deleted that held records of the topic.", None),
+    (
+        "RemoteWalDeleteErrorsPerSec",
+        "delete_errors",
+        "Such objects that could not be deleted; it is tried again.",
+        "Whether the broker may delete objects of its bucket.",
+    ),
+    (
+        "RemoteWalStaleMetadataPerSec",
+        "stale_metadata",
+        "Announced slices whose object was not there, or in a bucket that does not answer.",
+        "Normal after a zone was lost; else objects are deleted too early: does somebody else clean the bucket?",
+    ),
+    (
+        "RemoteWalFencedMetadataPerSec",
+        "fenced_metadata",
+        "Announced slices that are not of the current leader's log, and were not taken.",
+        "A few follow a change of the leader; many mean a broker that still believes it leads.",
+    ),
+    (
+        "RemoteWalCorruptPerSec",
+        "corrupt",
+        "Slices whose bytes are not what was announced; they were not taken.",
+        "The bucket, or the way from it, changes bytes: see wal_slice_corrupt in the log.",
+    ),
+    (
+        "RemoteWalFallbackBytesPerSec",
+        "fallback_bytes",
+        "Bytes sent to followers as without a bucket, because it did not serve.",
+        "See wal_fallback_began in the log for the reason.",
+    ),
+    (
+        "RemoteWalRepublishBytesPerSec",
+        "republish_bytes",
+        "Bytes uploaded again by a new leader, because no reachable bucket had them.",
+        None,
+    ),
+)
+
+
+class RemoteWalMetrics:
+    """Nothing is counted here but times and sizes, which the stats pass on: `observe` names the owners."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._registry = registry
+        self._stats: MeasuredStats | None = None
+        self._replicas: MeasuredReplicas | None = None
+        self._queue: MeasuredQueue | None = None
+        self._storage: MeasuredStorage | None = None
+        self._stores: MeasuredStores | None = None
+        self._metadata_topic: MeasuredTopic | None = None
+        self._objects: Sized = ()
+        self._check: MeasuredCheck | None = None
+        self._now_ms: Callable[[], int] = lambda: 0
+        for bean, attribute, documentation, action in _TOPIC_COUNTERS:
+            self._topic_counter(bean, attribute, documentation, action)
+        self._histograms()
+        self._lags()
+        self._uploads()
+        self._bucket()
+        self._metadata()
+
+    def observe(
+        self,
+        stats: MeasuredStats,
+        *,
+        replicas: MeasuredReplicas | None = None,
+        queue: MeasuredQueue | None = None,
+        storage: MeasuredStorage | None = None,
+        stores: MeasuredStores | None = None,
+        metadata_topic: MeasuredTopic | None = None,
+        objects: Sized = (),
+        check: MeasuredCheck | None = None,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """`queue` is the combiner's, `stores` the metrics of object stores, `objects` the table of live ones, `check`
+        that of topics; `now_ms` is the loop's clock."""
+        self._stats = stats
+        self._replicas, self._queue, self._storage, self._stores = replicas, queue, storage, stores
+        self._metadata_topic, self._objects, self._check = metadata_topic, objects, check
+        self._now_ms = now_ms or self._now_ms
+        for hop, observations in stats.hops.items():
+            observations.sink = self._hop_seconds.labels(str(hop)).observe
+        stats.object_sizes.sink = self._object_sizes.observe
+        stats.slice_counts.sink = self._slices_per_object.observe
+
+    def _topic_counter(self, bean: str, attribute: str, documentation: str, action: str | None) -> None:
+        def read() -> Iterable[Sample]:
+            for topic, counts in [] if self._stats is None else list(self._stats.topics.items()):
+                yield (topic,), getattr(counts, attribute)
+
+        self._registry.collected(
+            f"kafka_server_brokertopicmetrics_{bean.removesuffix('PerSec').lower()}_total",
+            "counter",
+            documentation,
+            ("topic",),
+            read,
+            bean=f"kafka.server:type=BrokerTopicMetrics,name={bean},topic=*",
+            action=action,
+        )
+
+    def _histograms(self) -> None:
+        self._hop_seconds = self._registry.histogram(
+            "broker_wal_hop_seconds",
+            "Time of each leg of the way through the bucket: leader_append, combine_wait (append to begin of the "
+            "upload), put, publish (until the metadata is acknowledged), metadata_delivery (to a follower), get, "
+            "follower_append, follower_fetch (append to the answer that tells the leader), high_watermark (append at "
+            "the leader until it is committed), and end_to_end (record's timestamp to its append at a follower).",
+            ("hop",),
+            action="What acks=all waits for is the sum of the legs: the longest one tells where to look.",
+        )
+        self._object_sizes = self._registry.histogram(
+            "broker_wal_object_size_bytes", "Sizes of the objects uploaded.", bounds=_SIZES
+        )
+        self._slices_per_object = self._registry.histogram(
+            "broker_wal_slices_per_object",
+            "How many slices an object holds, one for each partition or more.",
+            bounds=_COUNTS,
+            action="Many small slices make many metadata records: a longer linger, or fewer partitions.",
+        )
+
+    def _lags(self) -> None:
+        def by_topic(value: Callable[[Any], int], combine: Callable[[int, int], int]) -> Iterable[Sample | None]:
+            """Of the partitions led here."""
+            lags: dict[str, int] = {}
+            for number, partition in enumerate([] if self._replicas is None else list(self._replicas.partitions())):
+                if (leader_wal := partition.leader_wal) is not None:
+                    about = leader_wal.topic_id_partition
+                    lags[about.topic] = combine(lags.get(about.topic, 0), value(about))
+                if number % OWNERS_PER_PAUSE == 0:
+                    yield PAUSE
+            for topic, lag in lags.items():
+                yield (topic,), lag
+
+        def unannounced_bytes(partition: Any) -> int:
+            return 0 if self._queue is None else self._queue.unannounced_bytes(partition)
+
+        def unannounced_ms(partition: Any) -> int:
+            since_ms = None if self._queue is None else self._queue.unannounced_since_ms(partition)
+            return 0 if since_ms is None else max(0, self._now_ms() - since_ms)
+
+        self._registry.collected(
+            "kafka_server_brokertopicmetrics_remotewalcopylagbytes",
+            "gauge",
+            "Bytes of records appended by this leader that followers cannot find in the bucket yet.",
+            ("topic",),
+            lambda: by_topic(unannounced_bytes, lambda one, other: one + other),
+            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalCopyLagBytes,topic=*",
+        )
+        self._registry.collected(
+            "kafka_server_brokertopicmetrics_remotewalcopylagms",
+            "gauge",
+            "Milliseconds since the oldest of these was appended.",
+            ("topic",),
+            lambda: by_topic(unannounced_ms, max),
+            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalCopyLagMs,topic=*",
+            action="From remote.wal.fallback.lag.ms on followers are served as without a bucket.",
+        )
+
+    def _uploads(self) -> None:
+        def queue_gauge(
+            name: str, documentation: str, value: Callable[[MeasuredQueue], float], action: str | None = None
+        ) -> None:
+            self._registry.gauge(
+                name, documentation, lambda: 0 if self._queue is None else value(self._queue), action=action
+            )
+
+        queue_gauge(
+            "broker_wal_inflight_uploads",
+            "Objects on their way to the bucket.",
+            lambda queue: queue.uploading_count,
+            "At remote.wal.upload.max.inflight for long: the bucket is too slow for what is produced.",
+        )
+        queue_gauge(
+            "broker_wal_combine_interval_seconds",
+            "How often an object may begin; it grows while the bucket asks for fewer requests.",
+            lambda queue: queue.limits.interval_ms / 1000,
+        )
+        queue_gauge(
+            "broker_wal_combine_linger_seconds",
+            "How long records wait for others to share an object with, as remote.wal.cost.policy has chosen.",
+            lambda queue: queue.limits.linger_ms / 1000,
+        )
+
+        def fallback_partitions() -> Iterable[Sample | None]:
+            partitions = () if self._replicas is None else self._replicas.partitions()
+            return sum_over(partitions, lambda each: getattr(each.leader_wal, "is_falling_back", False))
+
+        self._registry.collected(
+            "kafka_server_brokertopicmetrics_remotewalfallbackpartitions",
+            "gauge",
+            "Partitions led here with a follower that is served as without a bucket.",
+            (),
+            fallback_partitions,
+            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalFallbackPartitions",
+            action="See wal_fallback_began in the log for the reason.",
+        )
+
+    def _bucket(self) -> None:
+        def circuits() -> Iterable[Sample]:
+            if self._storage is not None and self._stores is not None:
+                for store in self._stores.stores:
+                    yield (store,), 0 if self._storage.is_reachable(store) else 1
+
+        self._registry.collected(
+            "broker_wal_bucket_circuit_open",
+            "gauge",
+            "1 while a bucket is left alone because it failed too often; a probe looks for it every few seconds.",
+            ("store",),
+            circuits,
+            action="bucket_unavailable in the log has the last error.",
+        )
+        self._registry.gauge(
+            "broker_wal_objects_live",
+            "Objects of this broker in its bucket that metadata names.",
+            lambda: len(self._objects),
+            action="Growing for hours: deleting fails, or local.retention.ms of the topics is long.",
+        )
+
+        def orphans() -> Iterable[Sample]:
+            if self._stats is not None:
+                yield (), self._stats.orphans_deleted
+
+        self._registry.collected(
+            "broker_wal_orphan_objects_deleted_total",
+            "counter",
+            "Objects of this broker that no metadata named, found in the bucket and deleted.",
+            (),
+            orphans,
+            action="A few after a crash; many mean that metadata cannot be published.",
+        )
+
+    def _metadata(self) -> None:
+        self._registry.gauge(
+            "broker_wal_metadata_consumer_lag_records",
+            "Records of __remote_wal_log_metadata that this broker has still to read.",
+            lambda: 0 if self._metadata_topic is None else self._metadata_topic.lag,
+            action="Followers do not know of the newest objects: the leaders of that topic, or this broker, are slow.",
+        )
+        self._registry.gauge(
+            "broker_wal_metadata_retention_violations",
+            "Tiered topics with remote.wal.enable that keep local records for longer than "
+            "rwlmm.config.remote.wal.log.metadata.topic.retention.ms keeps what tells of them.",
+            lambda: 0 if self._check is None else len(self._check.pointers_too_short),
+            action="Raise that retention, or lower local.retention.ms: a replica that was away for long fetches from "
+            "the leader what the bucket still has.",
+        )
