@@ -47,5 +47,10 @@ class LeaderConnector:
             config=self._config,
         )
 
+    def connect_for_epochs(self, address: LeaderAddress) -> BrokerClient:
+        """One for questions about leader epochs, which must not wait behind a fetch."""
+        client_id = f"broker-{self._local_broker_id}-leader-epochs"
+        return BrokerClient(address.host, address.port, client_id, network=self._network)
+
     def _metadata_version(self) -> int:
         return self._cache.image.features.finalized.get(METADATA_VERSION_FEATURE, MINIMUM_METADATA_VERSION)

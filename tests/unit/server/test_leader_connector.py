@@ -60,3 +60,10 @@ async def test_an_endpoint_connects_when_it_is_used() -> None:
     with pytest.raises(LeaderUnavailableError):
         await endpoint.fetch({}, max_wait_ms=10)
     await endpoint.close()
+
+
+async def test_questions_about_epochs_have_a_connection_of_their_own() -> None:
+    known, address = connector(), LeaderAddress(2, "127.0.0.1", 1)
+    client = known.connect_for_epochs(address)
+    assert (client.host, client.port, client.is_connected) == ("127.0.0.1", 1, False)
+    assert known.connect_for_epochs(address) is not client
