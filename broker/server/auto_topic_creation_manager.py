@@ -8,7 +8,7 @@ from typing import Any, Final
 import structlog
 
 from broker.common.errors import ErrorCode, KafkaError
-from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC
+from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -29,6 +29,10 @@ log = structlog.get_logger(__name__)
 WAIT_FOR_IMAGE_MS: Final = 1_000  # how long an answer is held back for a topic to appear
 CREATE_TOPICS_VERSION: Final = 7
 LENGTH_SIZE: Final = 4
+# Retention removes closed segments only, and what is older than it is of no use to anybody.
+WAL_METADATA_SEGMENT_MS: Final = 600_000
+WAL_METADATA_SEGMENT_BYTES: Final = 64 * 1024 * 1024
+WAL_METADATA_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # one event tells of all slices of an object: thousands, if tiny
 
 # The client can do nothing but ask again, or the topic is there already and only our image is not.
 _ASK_AGAIN: Final = ErrorCode.unknown_topic_or_partition
@@ -136,7 +140,7 @@ class AutoTopicCreationManager:
 
 
 def creatable_topic(name: str, config: BrokerConfig) -> Any:
-    """What is asked for: `__consumer_offsets` has its own size and settings, others this broker's defaults.
+    """What is asked for: two topics have their own size and settings, others this broker's defaults.
 
     offsets.topic.segment.bytes may be as small as 1, but a topic's segment.bytes may not: Kafka passes it on, and then
     its controller refuses the topic for ever.
@@ -150,6 +154,17 @@ def creatable_topic(name: str, config: BrokerConfig) -> Any:
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(max(config.offsets_topic_segment_bytes, SEGMENT_BYTES_MIN)),
+        }
+    elif name == REMOTE_WAL_LOG_METADATA_TOPIC and config.remote_wal_storage_system_enable:
+        partitions = config.rwlmm_config_remote_wal_log_metadata_topic_num_partitions
+        replication_factor = config.rwlmm_config_remote_wal_log_metadata_topic_replication_factor
+        settings = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(config.rwlmm_config_remote_wal_log_metadata_topic_retention_ms),
+            "segment.ms": str(WAL_METADATA_SEGMENT_MS),
+            "segment.bytes": str(WAL_METADATA_SEGMENT_BYTES),
+            "min.insync.replicas": str(min(2, replication_factor)),
+            "max.message.bytes": str(WAL_METADATA_MESSAGE_BYTES),
         }
     schema = RequestSchema.of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     return schema.CreatableTopic(

@@ -1,0 +1,110 @@
+"""WalMetadataQueue: what waits to be appended to one partition of the metadata topic, in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from broker.records.compression import CompressionType
+from broker.records.memory_records_builder import MemoryRecordsBuilder
+from broker.replication.replica_fetcher_manager import LeaderAddress
+
+# Uncompressed; one append that is larger travels alone.  Below what the topic takes, and quickly made.
+BATCH_BYTES_MAX: Final = 256 * 1024
+_RECORD_OVERHEAD: Final = 24
+
+RETRY_SECONDS: Final = 0.05
+RETRY_SECONDS_MAX: Final = 1.0
+
+
+class WalMetadataAppend:
+    """The values of one append, and whoever waits for them."""
+
+    __slots__ = ("acknowledged", "size_bytes", "values")
+
+    def __init__(self, values: Sequence[bytes], acknowledged: "asyncio.Future[None]") -> None:
+        self.values = values
+        self.size_bytes = sum(map(len, values)) + _RECORD_OVERHEAD * len(values)
+        self.acknowledged = acknowledged
+
+
+class WalMetadataQueue:
+    """One batch is on its way at most: so the order is kept whatever becomes of it."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.size_bytes = 0
+        self.due_at = 0.0  # loop time before which nothing is sent, after a failure
+        self.sent_to: LeaderAddress | None = None
+        self._waiting: deque[WalMetadataAppend] = deque()
+        self._under_way: list[WalMetadataAppend] = []
+        self._retry_seconds = RETRY_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._under_way)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to send and nothing on its way."""
+        return bool(self._waiting) and not self._under_way
+
+    @property
+    def under_way_bytes(self) -> int:
+        """Uncompressed."""
+        return sum(append.size_bytes for append in self._under_way)
+
+    def add(self, append: WalMetadataAppend) -> None:
+        self._waiting.append(append)
+        self.size_bytes += append.size_bytes
+
+    def take(self, leader: LeaderAddress, now_ms: int) -> bytearray | None:
+        """The next batch, stamped with that wall time; None when nobody waits any more."""
+        assert not self._under_way
+        self.sent_to = leader
+        size = 0
+        while self._waiting and (not size or size + self._waiting[0].size_bytes <= BATCH_BYTES_MAX):
+            append = self._waiting.popleft()
+            if append.acknowledged.cancelled():
+                self.size_bytes -= append.size_bytes
+                continue
+            self._under_way.append(append)
+            size += append.size_bytes
+        if not self._under_way:
+            return None
+        builder = MemoryRecordsBuilder(compression=CompressionType.LZ4)
+        for append in self._under_way:
+            for value in append.values:
+                builder.append(now_ms, None, value)
+        return builder.build()
+
+    def succeeded(self) -> None:
+        """What was taken is acknowledged."""
+        for append in self._end():
+            if not append.acknowledged.done():
+                append.acknowledged.set_result(None)
+        self._retry_seconds = RETRY_SECONDS
+        self.due_at = 0.0
+
+    def refused(self, error: Exception) -> None:
+        """What was taken will never be acknowledged."""
+        for append in self._end():
+            if not append.acknowledged.done():
+                append.acknowledged.set_exception(error)
+
+    def failed(self, now: float) -> None:
+        """What was taken goes back to the front; it is sent again after a while."""
+        self._waiting.extendleft(reversed(self._under_way))
+        self._under_way.clear()
+        self.due_at = now + self._retry_seconds
+        self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
+
+    def close(self, error: Exception) -> None:
+        """Nothing of it is acknowledged any more."""
+        self._under_way.extend(self._waiting)
+        self._waiting.clear()
+        self.refused(error)
+
+    def _end(self) -> list[WalMetadataAppend]:
+        ended, self._under_way = self._under_way, []
+        self.size_bytes -= sum(append.size_bytes for append in ended)
+        return ended
