@@ -22,6 +22,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.frames import Frame
 from broker.protocol.requests import decode_request, decode_response, encode_request, encode_response
 from broker.replication.alter_partition_manager import AlterPartitionAnswer, IsrMember, LeaderAndIsr, ProposedIsr
+from broker.replication.bucket_follower import MakeBucketFollower
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager
 from broker.schemas.cluster_metadata import (
@@ -36,6 +37,7 @@ from broker.schemas.cluster_metadata import (
 )
 from broker.server.handlers.fetch import fetch
 from broker.server.handlers.list_offsets import list_offsets
+from broker.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from broker.server.leader_connector import LeaderConnector
 from broker.server.remote_leader_endpoint import RemoteLeaderEndPoint
 from broker.server.response_slot import ResponseSlot
@@ -61,7 +63,7 @@ class _Waiting:
             self.answered.set_exception(ConnectionError(reason))
 
 
-class _Connection:
+class ClusterConnection:
     """From one broker to another, through the handlers of the other."""
 
     def __init__(self, cluster: "ReplicaCluster", source: int, target: int) -> None:
@@ -85,7 +87,8 @@ class _Connection:
         if request.api_key == ApiKey.FETCH:
             answer = await self._fetch(broker, data, timeout_ms)
         else:
-            response = list_offsets(request, CONTEXT, broker.replicas)
+            answer_to = offset_for_leader_epoch if request.api_key == ApiKey.OFFSET_FOR_LEADER_EPOCH else list_offsets
+            response = answer_to(request, CONTEXT, broker.replicas)
             answer = b"".join(encode_response(request.api_key, request.version, 7, response))[4:]
         await asyncio.sleep(self._cluster.latency())
         self._reach(broker)
@@ -141,20 +144,30 @@ class ClusterBroker(ReplicaWorld):
         """Of this process: a later one has another."""
         return self.epoch
 
+    def bucket_follower_maker(self) -> MakeBucketFollower | None:
+        """Who takes records from buckets here; None follows every partition as ever."""
+        return self._cluster.make_bucket_follower
+
     def _make_fetchers(self, world: ReplicaWorld) -> ReplicaFetcherManager:
         broker_epoch = self._broker_epoch
         connector = LeaderConnector(self.broker_id, world.config, world.metadata, broker_epoch, AsyncioNetwork())
 
         def connect(address: LeaderAddress, fetcher_id: int) -> RemoteLeaderEndPoint:
             return RemoteLeaderEndPoint(
-                _Connection(self._cluster, self.broker_id, address.broker_id),
+                ClusterConnection(self._cluster, self.broker_id, address.broker_id),
                 local_broker_id=self.broker_id,
                 broker_epoch=broker_epoch,
                 metadata_version=lambda: self._cluster.metadata_version,
                 config=world.config,
             )
 
-        self.fetchers = ReplicaFetcherManager(self.broker_id, world.config, connector.address_of, connect)
+        self.fetchers = ReplicaFetcherManager(
+            self.broker_id,
+            world.config,
+            connector.address_of,
+            connect,
+            make_bucket_follower=self.bucket_follower_maker(),
+        )
         return self.fetchers
 
 
@@ -162,9 +175,15 @@ class ReplicaCluster:
     """`cut` holds pairs (from, to) that cannot connect; `tamper(source, response)` may change what answers say."""
 
     def __init__(
-        self, directory: Path, *, broker_ids: tuple[int, ...] = (1, 2, 3), properties: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        broker_ids: tuple[int, ...] = (1, 2, 3),
+        properties: Mapping[str, str] | None = None,
+        make_bucket_follower: MakeBucketFollower | None = None,
     ) -> None:
         self.directory = directory
+        self.make_bucket_follower = make_bucket_follower
         self.properties = dict(properties or {})
         self.metadata_version = 25
         self.image = MetadataImage.EMPTY
@@ -184,7 +203,7 @@ class ReplicaCluster:
 
     def start(self, broker_id: int) -> ClusterBroker:
         """A new process of a broker: it registers, and hears all there is before it does anything."""
-        broker = ClusterBroker(self, broker_id)
+        broker = self.make_broker(broker_id)
         self._registrations += 1
         endpoint = BrokerEndpoint(name=LISTENER, host=f"10.0.0.{broker_id}", port=9092, security_protocol=0)
         registration = RegisterBrokerRecord(
@@ -199,6 +218,9 @@ class ReplicaCluster:
         self.brokers[broker_id] = broker
         self.tell(broker)
         return broker
+
+    def make_broker(self, broker_id: int) -> ClusterBroker:
+        return ClusterBroker(self, broker_id)
 
     async def kill(self, broker_id: int) -> None:
         """The process is gone; what it wrote is on its disk."""
