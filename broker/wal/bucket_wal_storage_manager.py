@@ -1,8 +1,8 @@
 """BucketWalStorageManager: the storage manager over object stores, whatever kind they are."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 import structlog
 from crc32c import crc32c
@@ -10,6 +10,7 @@ from crc32c import crc32c
 from broker.config.setting import ConfigError
 from broker.objectstore.circuit_breaker import CircuitBreaker
 from broker.objectstore.deadline import DeadlineObjectStore
+from broker.objectstore.decorated import DecoratedObjectStore, Request
 from broker.objectstore.errors import BucketNotFound, PreconditionFailed, Throttled
 from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.object_store_url import dressed, parse_bucket_url
@@ -20,6 +21,8 @@ from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager
 from broker.wal.wal_storage_context import WalStorageContext
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 BUCKETS_MAX: Final = 32  # open at once: a region has few zones, and moving to other buckets doubles them at most
 
@@ -41,6 +44,21 @@ class _OpenBucket:
 
     async def __aexit__(self, *_: object) -> None:
         self.requests -= 1
+
+
+class _Uploads(DecoratedObjectStore):
+    """Tells of each time the bucket asks for fewer requests: retries hide it."""
+
+    def __init__(self, inner: ObjectStore, on_throttled: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._on_throttled = on_throttled
+
+    async def _around(self, request: Request, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await call()
+        except Throttled:
+            self._on_throttled()
+            raise
 
 
 class BucketWalStorageManager(RemoteWalStorageManager):
@@ -128,9 +146,11 @@ class BucketWalStorageManager(RemoteWalStorageManager):
         settings, chance = self._settings, self._context.chance
         timed = DeadlineObjectStore(bare, write_ms=settings.upload_timeout_ms, read_ms=settings.fetch_timeout_ms)
         bucket = dressed(timed, chance, self._context.metrics, settings.fetch_retries)
-        return _OpenBucket(
-            bucket.store, RetryingObjectStore(bucket.circuit, chance, settings.upload_retries), bucket.circuit
-        )
+        uploads = _Uploads(bucket.circuit, self._count_throttled)
+        return _OpenBucket(bucket.store, RetryingObjectStore(uploads, chance, settings.upload_retries), bucket.circuit)
+
+    def _count_throttled(self) -> None:
+        self.throttled_count += 1
 
     async def _close_one_too_many(self, newest: str) -> None:
         if len(self._buckets) <= BUCKETS_MAX:

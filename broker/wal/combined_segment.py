@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from broker.common.buffers import Buffer
 from broker.common.errors import CorruptMessageError, UnsupportedVersionError
-from broker.common.identifiers import TopicIdPartition
+from broker.common.identifiers import NO_TIMESTAMP, TopicIdPartition
 from broker.schemas.remote_wal_metadata import (
     RemoteLogSegmentIdEntry,
     RemoteWalCombinedLogSegmentMetadataRecord,
@@ -32,9 +32,10 @@ _FOOTER: Final = struct.Struct(">iI4sb")
 FOOTER_SIZE: Final = _FOOTER.size
 _MAGIC: Final = b"KWAL"
 _VERSION: Final = 1
+_APPEND_TIME: Final = struct.Struct(">q")
 
 # Upper bounds of what a table takes, so that an object can be filled up to its limit before the table exists.
-TABLE_SIZE_MAX: Final = 64 + 1024 + 256 + FOOTER_SIZE  # fixed fields, object key, bucket
+TABLE_SIZE_MAX: Final = 80 + 1024 + 256 + FOOTER_SIZE  # fixed fields, object key, bucket
 _TABLE_ROW_SIZE: Final = 96  # without name and epochs
 _TABLE_EPOCH_SIZE: Final = 13
 
@@ -47,7 +48,10 @@ class CorruptObjectError(CorruptMessageError):
 
 @dataclass(frozen=True, slots=True)
 class ObjectIdentity:
-    """Who makes an object, when, and where it goes.  `bucket` is a URL."""
+    """Who makes an object, when, and where it goes.  `bucket` is a URL.
+
+    `oldest_append_ms`: when, by the leader's wall clock, the oldest of what is in it was appended; -1: not told.
+    """
 
     combined_segment_id: UUID
     broker_id: int
@@ -55,6 +59,7 @@ class ObjectIdentity:
     event_timestamp_ms: int
     bucket: str
     object_key: str
+    oldest_append_ms: int = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +102,28 @@ def build_combined_segment(
         object_size_in_bytes=0,
         max_timestamp_ms=max(each.max_timestamp for each in ordered),
         slices=tuple(rows),
+        custom_metadata=_append_time(identity.oldest_append_ms),
     )
     object_size = position + len(encode(metadata)) + FOOTER_SIZE  # the size field is as wide whatever it holds
     metadata = dataclasses.replace(metadata, object_size_in_bytes=object_size)
     table = encode(metadata)
     footer = _FOOTER.pack(len(table), crc32c(table), _MAGIC, _VERSION)
     return CombinedSegment(metadata, table, (*(each.records for each in ordered), table + footer))
+
+
+def append_time_of(custom_metadata: bytes | None) -> int | None:
+    """When the oldest of an object, or of the object of a slice, was appended, in milliseconds since 1970.
+
+    So much is in the CustomMetadata of an event: 8 bytes, big-endian.  None when it does not tell.
+    """
+    if custom_metadata is None or len(custom_metadata) != _APPEND_TIME.size:
+        return None
+    append_ms: int = _APPEND_TIME.unpack(custom_metadata)[0]
+    return append_ms
+
+
+def _append_time(oldest_append_ms: int) -> bytes | None:
+    return None if oldest_append_ms == NO_TIMESTAMP else _APPEND_TIME.pack(oldest_append_ms)
 
 
 def table_row_size_max(topic: str, epoch_count: int = 1) -> int:

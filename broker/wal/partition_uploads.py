@@ -86,6 +86,16 @@ class PartitionUploads:
         return len(self._pending) > 0
 
     @property
+    def oldest(self) -> Reservation | None:
+        """The range that is to be announced next."""
+        return self._pending[0] if self._pending else None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Of all ranges on their way that are read."""
+        return sum(each.size for each in self._pending)
+
+    @property
     def is_reading(self) -> bool:
         """Whether the end of the newest range is not known yet; no other can be given out before."""
         return self.has_pending and self._pending[-1].end_offset is None

@@ -26,6 +26,7 @@ class RemoteWalStorageManager(ABC):
     """
 
     own_bucket: str
+    throttled_count: int = 0  # how often the own bucket asked uploads to come later
 
     @abstractmethod
     async def copy_wal_combined_segment(self, combined: CombinedSegment) -> None:

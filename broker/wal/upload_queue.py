@@ -4,6 +4,7 @@ One object is put together at a time; several may be on their way.  The caller r
 object of the slices, uploads it and announces what `announceable` returns.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +21,8 @@ from broker.wal.wal_slice import SliceGapError, WalSlice
 ANNOUNCE_WITHIN_MS: Final = 5 * 60_000  # then the orphan sweep may take the object, whose minimum age is twice that
 _ROW_EPOCHS: Final = 4  # of a slice whose bytes are not read yet
 _OBJECTS_PER_UPLOAD_MAX: Final = 4  # not acknowledged, per allowed upload: a metadata topic that is down stops us
+_AGE_GRANULARITY_MS: Final = 10  # of what is known about when bytes were appended
+_AGES_MAX: Final = 256  # of a partition; what comes after them counts as old as the last of them
 
 TermOf = Callable[[TopicIdPartition], LeaderTerm | None]
 
@@ -71,7 +74,7 @@ class CombinedObject:
 
     def __init__(self) -> None:
         self.state = ObjectState.MAKING
-        self.slices: list[WalSlice] = []  # in the order they were read; let go once they are stored
+        self.slices: list[WalSlice] = []  # in the order they were read; for whoever makes the object to let go
         self.size = TABLE_SIZE_MAX  # with the bound of the table
         self.is_full = False
         self.stored_at_ms = 0
@@ -104,17 +107,34 @@ class CombinedObject:
 class _Queued:
     """A partition this broker leads, and what of it waits."""
 
-    __slots__ = ("first_dirty_ms", "log_end_offset", "pending_bytes", "uploads")
+    __slots__ = ("ages", "first_dirty_ms", "log_end_offset", "pending_bytes", "uploads")
 
     def __init__(self, uploads: PartitionUploads, log_end_offset: int) -> None:
         self.uploads = uploads
         self.log_end_offset = log_end_offset
         self.pending_bytes = 0
-        self.first_dirty_ms = 0
+        self.first_dirty_ms = 0  # when the first of what waits was appended
+        self.ages: deque[tuple[int, int]] = deque()  # from which offset on, appended since when
 
     @property
     def is_dirty(self) -> bool:
         return self.uploads.wal_reserved < self.log_end_offset
+
+    def appended(self, log_end_offset: int, now_ms: int) -> None:
+        ages = self.ages
+        if not ages or (now_ms - ages[-1][1] >= _AGE_GRANULARITY_MS and len(ages) < _AGES_MAX):
+            ages.append((self.log_end_offset, now_ms))
+        self.log_end_offset = log_end_offset
+
+    def taken(self) -> None:
+        """What is below `wal_reserved` does not wait any more."""
+        ages, offset = self.ages, self.uploads.wal_reserved
+        while len(ages) > 1 and ages[1][0] <= offset:
+            ages.popleft()
+        if ages and offset < self.log_end_offset:
+            self.first_dirty_ms = ages[0][1]
+        else:
+            ages.clear()
 
 
 class UploadQueue:
@@ -125,6 +145,7 @@ class UploadQueue:
         self._term_of = term_of
         self._partitions: dict[TopicIdPartition, _Queued] = {}
         self._dirty: dict[TopicIdPartition, None] = {}  # whose turn it is first comes first
+        self._held: dict[TopicIdPartition, int] = {}  # could not be read: until when they do not count as dirty
         self._making: CombinedObject | None = None
         self._objects: list[CombinedObject] = []  # sealed and not acknowledged, in the order they were made
         self._last_begin_ms: int | None = None
@@ -159,6 +180,7 @@ class UploadQueue:
         """No longer led here, deleted, or its log is offline: nothing of it is announced any more."""
         queued = self._partitions.pop(partition, None)
         self._dirty.pop(partition, None)
+        self._held.pop(partition, None)
         if queued is not None:
             queued.uploads.release_all()
 
@@ -167,9 +189,9 @@ class UploadQueue:
         queued = self._partitions.get(partition)
         if queued is None:
             return
-        queued.log_end_offset = log_end_offset
+        queued.appended(log_end_offset, now_ms)
         queued.pending_bytes += size
-        if queued.is_dirty and partition not in self._dirty:
+        if partition not in self._dirty and partition not in self._held and queued.is_dirty:
             self._dirty[partition] = None
             queued.first_dirty_ms = now_ms
 
@@ -192,7 +214,41 @@ class UploadQueue:
         queued = self._partitions.get(partition)
         return None if queued is None else queued.uploads
 
+    def unannounced_since_ms(self, partition: TopicIdPartition) -> int | None:
+        """When the oldest of what followers cannot find yet was appended; None when there is nothing."""
+        queued = self._partitions.get(partition)
+        if queued is None:
+            return None
+        oldest = queued.uploads.oldest
+        if oldest is not None:
+            return oldest.first_dirty_ms
+        return queued.first_dirty_ms if queued.is_dirty else None
+
+    def unannounced_bytes(self, partition: TopicIdPartition) -> int:
+        """About how much of the partition followers cannot find yet."""
+        queued = self._partitions.get(partition)
+        return 0 if queued is None else queued.pending_bytes + queued.uploads.pending_bytes
+
     # -- putting an object together ---------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> Iterable[TopicIdPartition]:
+        """Partitions of which something waits."""
+        return self._dirty.keys()
+
+    @property
+    def is_making(self) -> bool:
+        """Whether an object is being put together."""
+        return self._making is not None
+
+    def holds(self, sealed: CombinedObject) -> bool:
+        """Whether something is still to come of the object."""
+        return sealed in self._objects
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects are on their way."""
+        return bool(self._objects)
 
     @property
     def pending_bytes(self) -> int:
@@ -209,9 +265,15 @@ class UploadQueue:
 
     def wait_ms(self, now_ms: int) -> int | None:
         """How long until an object is due, if nothing happens; None while none can be."""
-        limits = self.limits
-        if not self._dirty or self._making is not None or self._is_busy():
+        if self._making is not None or self._is_busy():
             return None
+        if self._held:
+            self._let_go_held(now_ms)
+            if not self._dirty:
+                return max(0, min(self._held.values()) - now_ms)
+        if not self._dirty:
+            return None
+        limits = self.limits
         pending = self.pending_bytes
         if pending >= limits.max_bytes or self._last_begin_ms is None:
             until_tick = 0
@@ -272,14 +334,23 @@ class UploadQueue:
         if making.size >= self.limits.max_bytes:
             making.is_full = True
         queued.pending_bytes = max(0, queued.pending_bytes - built.size)
+        queued.taken()
         del self._dirty[reservation.partition]
         if queued.is_dirty:
             self._dirty[reservation.partition] = None  # behind all others
         else:
             queued.pending_bytes = 0
 
-    def read_failed(self, making: CombinedObject, read: SliceRead, error: Exception | None = None) -> None:
-        """The range could not be read: deleted, cut or damaged.  It is tried again for the next object."""
+    def read_failed(
+        self,
+        making: CombinedObject,
+        read: SliceRead,
+        error: Exception | None = None,
+        *,
+        hold_until_ms: int | None = None,
+    ) -> None:
+        """The range could not be read: deleted, cut or damaged.  It is tried again for the next object, but not
+        before `hold_until_ms`."""
         making.leave_out(read.partition)
         queued = self._partitions.get(read.partition)
         if queued is None or not read.reservation.is_current:
@@ -288,6 +359,8 @@ class UploadQueue:
         if isinstance(error, SliceGapError):
             queued.uploads.restart_at(error.next_base_offset)
         self._refresh(queued)
+        if hold_until_ms is not None and self._dirty.pop(read.partition, self) is None:
+            self._held[read.partition] = hold_until_ms
 
     def seal(self, making: CombinedObject) -> bool:
         """The object is complete and is uploaded now.  False when there is nothing in it."""
@@ -387,11 +460,21 @@ class UploadQueue:
             queued.pending_bytes += each.size
             waiting_since = min(waiting_since, each.first_dirty_ms)
         queued.first_dirty_ms = waiting_since
+        queued.ages.appendleft((queued.uploads.wal_reserved, waiting_since))
 
     def _refresh(self, queued: _Queued) -> None:
         partition = queued.uploads.partition
         if queued.is_dirty:
-            self._dirty.setdefault(partition, None)
+            if partition not in self._held:
+                self._dirty.setdefault(partition, None)
+            queued.taken()
         else:
             queued.pending_bytes = 0
+            queued.ages.clear()
             self._dirty.pop(partition, None)
+            self._held.pop(partition, None)
+
+    def _let_go_held(self, now_ms: int) -> None:
+        for partition in [each for each, until_ms in self._held.items() if until_ms <= now_ms]:
+            del self._held[partition]
+            self._dirty[partition] = None

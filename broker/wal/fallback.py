@@ -1,0 +1,162 @@
+"""PartitionFallback: whether a follower gets records from its leader, although its partition goes through the bucket.
+
+No I/O and no clock.  What it sends is paid for as traffic between zones, so it begins only when the bucket does not
+serve and ends when it does again.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+HEALTHY_LAG_MS: Final = 1000  # what is announced later than this after its append is late
+HEALTHY_FOR_MS: Final = 10_000  # in time for so long: followers may look in the bucket again
+GONE_AFTER_MS: Final = 30_000  # a follower that has not asked for so long is not served in any way
+
+
+class FallbackReason(StrEnum):
+    """Why the bucket does not serve."""
+
+    NOT_IN_BUCKET = "not_in_bucket"  # the follower is further back than what was uploaded, and is still there
+    UPLOADS_LATE = "uploads_late"
+    METADATA_TOPIC = "metadata_topic"  # nothing can be announced
+    FOLLOWER_STUCK = "follower_stuck"  # it does not get what is announced
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadProgress:
+    """Where a partition stands at a moment.  Followers can find [covered_from, announced_to) in buckets."""
+
+    covered_from: int
+    announced_to: int
+    log_end_offset: int
+    unannounced_ms: int | None  # the age of the oldest record that is not announced; None: all are
+    is_metadata_failing: bool
+    is_shutting_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackPolicy:
+    """`remote.wal.fallback.enable` and `remote.wal.fallback.lag.ms`."""
+
+    is_enabled: bool = True
+    lag_ms: int = 5000
+
+
+class _Follower:
+    __slots__ = ("asked_ms", "began_ms", "offset", "reason", "sent_bytes", "stuck_since_ms")
+
+    def __init__(self) -> None:
+        self.reason: FallbackReason | None = None
+        self.began_ms = 0
+        self.sent_bytes = 0  # in this episode
+        self.offset = -1
+        self.stuck_since_ms: int | None = None  # since when it could have moved on
+        self.asked_ms = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackDecision:
+    """`began` and `ended` name the episode that does with this decision; `sent_bytes` of the one that ended.
+
+    `republish`: fallback is forbidden, and the follower cannot read what is announced: upload it again.
+    """
+
+    serves_records: bool
+    began: FallbackReason | None = None
+    ended: FallbackReason | None = None
+    sent_bytes: int = 0
+    republish: bool = False
+
+
+_FROM_BUCKET: Final = FallbackDecision(False)
+_FROM_LEADER: Final = FallbackDecision(True)
+
+
+class PartitionFallback:
+    """One partition in one leader epoch, with its followers.  Times are milliseconds of the loop's clock."""
+
+    def __init__(self, policy: FallbackPolicy, now_ms: int) -> None:
+        self.policy = policy
+        self._followers: dict[int, _Follower] = {}
+        self._healthy_since_ms: int | None = now_ms
+
+    def is_active(self, now_ms: int) -> bool:
+        """Whether a follower gets records from the leader."""
+        return any(
+            each.reason is not None and now_ms - each.asked_ms < GONE_AFTER_MS for each in self._followers.values()
+        )
+
+    def sent(self, replica_id: int, size_bytes: int) -> None:
+        """So much went to the follower."""
+        if (follower := self._followers.get(replica_id)) is not None:
+            follower.sent_bytes += size_bytes
+
+    def decide(self, replica_id: int, fetch_offset: int, progress: UploadProgress, now_ms: int) -> FallbackDecision:
+        """For a fetch of a follower at `fetch_offset`."""
+        self._note_health(progress, now_ms)
+        follower = self._followers.setdefault(replica_id, _Follower())
+        follower.asked_ms = now_ms
+        is_stuck = self._note_position(follower, fetch_offset, progress, now_ms)
+        reason = self._reason(fetch_offset, progress, is_stuck)
+        if reason is not None:
+            if follower.reason is not None:
+                return _FROM_LEADER
+            follower.reason, follower.began_ms, follower.sent_bytes = reason, now_ms, 0
+            return FallbackDecision(True, began=reason)
+        if follower.reason is not None:
+            if not self._may_end(follower, fetch_offset, progress, now_ms):
+                return _FROM_LEADER
+            ended, follower.reason = follower.reason, None
+            return FallbackDecision(False, ended=ended, sent_bytes=follower.sent_bytes)
+        if is_stuck:
+            follower.stuck_since_ms = now_ms  # again after another such time
+            return FallbackDecision(False, republish=True)
+        return _FROM_BUCKET
+
+    def forget_others(self, replica_ids: "frozenset[int] | set[int]") -> None:
+        """The partition has other followers now."""
+        for gone in self._followers.keys() - replica_ids:
+            del self._followers[gone]
+
+    def _note_health(self, progress: UploadProgress, now_ms: int) -> None:
+        is_late = progress.unannounced_ms is not None and progress.unannounced_ms >= HEALTHY_LAG_MS
+        if is_late:
+            self._healthy_since_ms = None
+        elif self._healthy_since_ms is None:
+            self._healthy_since_ms = now_ms
+
+    def _note_position(self, follower: _Follower, fetch_offset: int, progress: UploadProgress, now_ms: int) -> bool:
+        """Whether it has stood still for too long although there was something in the bucket for it."""
+        if fetch_offset != follower.offset or fetch_offset >= progress.announced_to:
+            follower.offset, follower.stuck_since_ms = fetch_offset, None
+        if fetch_offset >= progress.announced_to:
+            return False
+        if follower.stuck_since_ms is None:
+            follower.stuck_since_ms = now_ms
+        return now_ms - follower.stuck_since_ms >= self.policy.lag_ms
+
+    def _reason(self, fetch_offset: int, progress: UploadProgress, is_stuck: bool) -> FallbackReason | None:
+        if fetch_offset >= progress.log_end_offset:
+            return None  # there is nothing to send
+        if fetch_offset < progress.covered_from:
+            return FallbackReason.NOT_IN_BUCKET
+        if progress.is_shutting_down:
+            return FallbackReason.SHUTDOWN
+        if not self.policy.is_enabled:
+            return None
+        if is_stuck:
+            return FallbackReason.FOLLOWER_STUCK
+        if progress.unannounced_ms is None:
+            return None
+        if progress.unannounced_ms >= self.policy.lag_ms:
+            return FallbackReason.UPLOADS_LATE
+        return FallbackReason.METADATA_TOPIC if progress.is_metadata_failing else None
+
+    def _may_end(self, follower: _Follower, fetch_offset: int, progress: UploadProgress, now_ms: int) -> bool:
+        if fetch_offset < progress.covered_from:
+            return False
+        if follower.reason is FallbackReason.NOT_IN_BUCKET:
+            return True  # nothing was wrong with the bucket
+        since_ms = self._healthy_since_ms
+        return since_ms is not None and now_ms - max(since_ms, follower.began_ms) >= HEALTHY_FOR_MS

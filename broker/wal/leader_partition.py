@@ -1,0 +1,128 @@
+"""WalLeaderPartition: a partition this broker leads, as its replication through the bucket sees it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from broker.common.identifiers import TopicIdPartition
+from broker.config.config_holder import ConfigHolder
+from broker.config.remote_wal_settings import RemoteWalSettings
+from broker.replication.partition import Partition
+from broker.wal.bucket_coverage import BucketCoverage
+from broker.wal.coverage_index import OffsetRange
+from broker.wal.fallback import FallbackDecision, FallbackPolicy, PartitionFallback, UploadProgress
+from broker.wal.partition_uploads import PartitionUploads
+from broker.wal.remote_wal_stats import RemoteWalStats
+
+log = structlog.get_logger(__name__)
+
+
+class Uploads(Protocol):
+    """What a led partition needs of the `Combiner`."""
+
+    @property
+    def is_metadata_failing(self) -> bool: ...
+    @property
+    def is_shutting_down(self) -> bool: ...
+    def appended(self, partition: TopicIdPartition, log_end_offset: int, size_bytes: int) -> None: ...
+    def log_start_moved(self, partition: TopicIdPartition, log_start_offset: int) -> None: ...
+    def uploads_of(self, partition: TopicIdPartition) -> PartitionUploads | None: ...
+    def unannounced_since_ms(self, partition: TopicIdPartition) -> int | None: ...
+
+
+class WalLeaderPartition:
+    """Implements `LeaderWal`; made for one leader epoch.
+
+    `coverage` and `republish` (a range again, whatever is in the bucket) come from whoever knows what older leaders
+    left behind; without them the bucket holds what this leader announced.
+    """
+
+    def __init__(
+        self, partition: Partition, uploads: Uploads, config: ConfigHolder[RemoteWalSettings], stats: RemoteWalStats
+    ) -> None:
+        self.partition = partition
+        self.topic_id_partition = TopicIdPartition(partition.topic_id, *partition.topic_partition)
+        self.coverage: BucketCoverage | None = None
+        self.republish: Callable[[OffsetRange], None] | None = None
+        self._uploads = uploads
+        self._config = config
+        self._stats = stats
+        self._fallback = PartitionFallback(_policy(config.current), _now_ms())
+
+    def appended(self, size_bytes: int) -> None:
+        """So much was appended; the log end has moved."""
+        self._uploads.appended(self.topic_id_partition, self.partition.log.log_end_offset, size_bytes)
+
+    def log_start_moved(self) -> None:
+        self._uploads.log_start_moved(self.topic_id_partition, self.partition.log.log_start_offset)
+
+    def serves_records(self, replica_id: int, fetch_offset: int) -> bool:
+        """Whether this fetch is answered with records; see `PartitionFallback`."""
+        uploads = self._uploads.uploads_of(self.topic_id_partition)
+        if uploads is None:
+            return True  # what is appended now does not go into the bucket
+        now_ms = _now_ms()
+        self._fallback.policy = _policy(self._config.current)
+        decision = self._fallback.decide(
+            replica_id, fetch_offset, self._progress(uploads, fetch_offset, now_ms), now_ms
+        )
+        if decision.began is not None or decision.ended is not None:
+            self._fallback.forget_others(self.partition.remote_replicas.keys() | {replica_id})
+            self._tell(replica_id, fetch_offset, decision)
+        if decision.republish and self.republish is not None:
+            self.republish(OffsetRange(fetch_offset, uploads.wal_next))
+        return decision.serves_records
+
+    def count_fallback(self, replica_id: int, size_bytes: int) -> None:
+        """So much is sent to a follower as in classic replication."""
+        self._stats.of(self.partition.topic_partition.topic).fallback_bytes += size_bytes
+        self._fallback.sent(replica_id, size_bytes)
+
+    @property
+    def is_falling_back(self) -> bool:
+        """Whether a follower gets its records from here."""
+        return self._fallback.is_active(_now_ms())
+
+    def _progress(self, uploads: PartitionUploads, fetch_offset: int, now_ms: int) -> UploadProgress:
+        since_ms = self._uploads.unannounced_since_ms(self.topic_id_partition)
+        covered_from = uploads.wal_start
+        if fetch_offset < covered_from and self.coverage is not None:
+            covered_from = self.coverage.reaches_back_from(covered_from)
+        return UploadProgress(
+            covered_from=covered_from,
+            announced_to=uploads.wal_next,
+            log_end_offset=self.partition.log.log_end_offset,
+            unannounced_ms=None if since_ms is None else now_ms - since_ms,
+            is_metadata_failing=self._uploads.is_metadata_failing,
+            is_shutting_down=self._uploads.is_shutting_down,
+        )
+
+    def _tell(self, replica_id: int, fetch_offset: int, decision: FallbackDecision) -> None:
+        partition = str(self.partition.topic_partition)
+        if decision.began is not None:
+            log.warning(
+                "wal_fallback_began",
+                partition=partition,
+                follower=replica_id,
+                offset=fetch_offset,
+                reason=decision.began,
+            )
+        if decision.ended is not None:
+            log.info(
+                "wal_fallback_ended",
+                partition=partition,
+                follower=replica_id,
+                offset=fetch_offset,
+                reason=decision.ended,
+                sent_bytes=decision.sent_bytes,
+            )
+
+
+def _policy(settings: RemoteWalSettings) -> FallbackPolicy:
+    return FallbackPolicy(settings.remote_wal_fallback_enable, settings.remote_wal_fallback_lag_ms)
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

@@ -1,0 +1,137 @@
+"""When followers get their records from the leader."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker.wal.fallback import (
+    HEALTHY_FOR_MS,
+    FallbackDecision,
+    FallbackPolicy,
+    FallbackReason,
+    PartitionFallback,
+    UploadProgress,
+)
+
+FOLLOWER = 2
+HEALTHY = UploadProgress(
+    covered_from=100,
+    announced_to=200,
+    log_end_offset=210,
+    unannounced_ms=20,
+    is_metadata_failing=False,
+    is_shutting_down=False,
+)
+BUCKET, LEADER = FallbackDecision(False), FallbackDecision(True)
+
+
+class Asked:
+    """A partition whose follower asks."""
+
+    def __init__(self, *, is_enabled: bool = True) -> None:
+        self.now_ms = 1000
+        self.fallback = PartitionFallback(FallbackPolicy(is_enabled, 5000), self.now_ms)
+
+    def at(self, offset: int, progress: UploadProgress = HEALTHY, after_ms: int = 0) -> FallbackDecision:
+        self.now_ms += after_ms
+        return self.fallback.decide(FOLLOWER, offset, progress, self.now_ms)
+
+
+def test_a_healthy_bucket_serves() -> None:
+    asked = Asked()
+    for offset in range(100, 210, 10):
+        assert asked.at(offset, after_ms=1000) == BUCKET
+    assert not asked.fallback.is_active(asked.now_ms)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_what_the_bucket_never_held_comes_from_the_leader_until_the_follower_is_past_it(is_enabled: bool) -> None:
+    asked = Asked(is_enabled=is_enabled)
+    assert asked.at(0) == FallbackDecision(True, began=FallbackReason.NOT_IN_BUCKET)
+    assert asked.at(99, after_ms=10) == LEADER
+    assert asked.fallback.is_active(asked.now_ms)
+    asked.fallback.sent(FOLLOWER, 1234)
+    ended = asked.at(100, after_ms=10)
+    assert ended == FallbackDecision(False, ended=FallbackReason.NOT_IN_BUCKET, sent_bytes=1234)
+    assert asked.at(100) == BUCKET
+
+
+def test_uploads_that_are_late_and_a_metadata_topic_that_fails() -> None:
+    late = replace(HEALTHY, unannounced_ms=4999)
+    asked = Asked()
+    assert asked.at(200, late) == BUCKET
+    assert asked.at(200, replace(late, unannounced_ms=5000)) == FallbackDecision(
+        True, began=FallbackReason.UPLOADS_LATE
+    )
+    asked = Asked()
+    failing = replace(HEALTHY, is_metadata_failing=True)
+    assert asked.at(200, replace(failing, unannounced_ms=None)) == BUCKET  # nothing of this partition waits for it
+    assert asked.at(200, failing) == FallbackDecision(True, began=FallbackReason.METADATA_TOPIC)
+
+
+def test_it_ends_ten_seconds_after_announcements_are_in_time_again() -> None:
+    asked = Asked()
+    late = replace(HEALTHY, unannounced_ms=6000)
+    asked.at(200, late)
+    assert asked.at(210, HEALTHY, after_ms=500) == LEADER
+    assert asked.at(210, replace(HEALTHY, unannounced_ms=1000), after_ms=HEALTHY_FOR_MS - 1) == LEADER  # not yet
+    assert asked.at(210, HEALTHY, after_ms=500) == LEADER
+    assert asked.at(210, HEALTHY, after_ms=HEALTHY_FOR_MS - 1) == LEADER
+    assert asked.at(210, HEALTHY, after_ms=1).ended is FallbackReason.UPLOADS_LATE
+
+
+def test_it_does_not_end_below_what_can_be_found() -> None:
+    asked = Asked()
+    asked.at(150, replace(HEALTHY, unannounced_ms=6000))
+    moved = replace(HEALTHY, covered_from=180)
+    assert asked.at(170, moved, after_ms=20_000) == LEADER
+    assert asked.at(179, moved, after_ms=HEALTHY_FOR_MS) == LEADER
+    assert asked.at(180, moved).ended is FallbackReason.UPLOADS_LATE
+
+
+def test_a_follower_that_stands_still_before_announced_records() -> None:
+    asked = Asked()
+    assert asked.at(150) == BUCKET
+    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.at(151, after_ms=1) == BUCKET  # it moved
+    assert asked.at(151, after_ms=4999) == BUCKET
+    assert asked.at(151, after_ms=1) == FallbackDecision(True, began=FallbackReason.FOLLOWER_STUCK)
+    assert asked.at(160, after_ms=HEALTHY_FOR_MS - 1) == LEADER  # announcements were in time all along
+    assert asked.at(160, after_ms=1).ended is FallbackReason.FOLLOWER_STUCK
+
+
+def test_standing_still_counts_only_while_there_is_something_to_find() -> None:
+    asked = Asked()
+    nothing = replace(HEALTHY, announced_to=150, unannounced_ms=None, log_end_offset=150)
+    for _ in range(20):
+        assert asked.at(150, nothing, after_ms=1000) == BUCKET
+    assert asked.at(150, HEALTHY, after_ms=4999) == BUCKET
+    assert asked.at(150, HEALTHY, after_ms=4999) == BUCKET
+    assert asked.at(150, HEALTHY, after_ms=1).began is FallbackReason.FOLLOWER_STUCK
+
+
+def test_where_it_is_forbidden_what_is_stuck_is_to_be_uploaded_again_each_time() -> None:
+    asked = Asked(is_enabled=False)
+    assert asked.at(150, replace(HEALTHY, unannounced_ms=60_000, is_metadata_failing=True)) == BUCKET
+    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.at(150, after_ms=1) == FallbackDecision(False, republish=True)
+    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.at(150, after_ms=1) == FallbackDecision(False, republish=True)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_leader_that_goes_serves_what_it_has(is_enabled: bool) -> None:
+    asked = Asked(is_enabled=is_enabled)
+    going = replace(HEALTHY, is_shutting_down=True)
+    assert asked.at(210, going) == BUCKET  # caught up
+    assert asked.at(200, going) == FallbackDecision(True, began=FallbackReason.SHUTDOWN)
+
+
+def test_followers_are_apart_and_those_that_are_gone_do_not_count() -> None:
+    asked = Asked()
+    asked.at(0)
+    assert asked.fallback.decide(3, 150, HEALTHY, asked.now_ms) == BUCKET
+    assert asked.fallback.is_active(asked.now_ms + 29_999)
+    assert not asked.fallback.is_active(asked.now_ms + 30_000)
+    asked.fallback.forget_others({3})
+    assert not asked.fallback.is_active(asked.now_ms)

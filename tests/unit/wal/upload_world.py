@@ -1,0 +1,194 @@
+"""A broker that uploads: real logs and partitions, buckets in memory, a publisher that remembers, virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from broker.common.chance import Chance
+from broker.common.disk import ThreadDiskExecutor
+from broker.common.identifiers import TopicIdPartition, TopicPartition
+from broker.objectstore.failing_object_store import FailingObjectStore
+from broker.records.record_batch import batches
+from broker.replication.partition import Partition
+from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
+from broker.wal.combiner import Combiner
+from broker.wal.leader_partition import WalLeaderPartition
+from broker.wal.object_identities import ObjectIdentities
+from broker.wal.partition_uploads import PartitionUploads
+from broker.wal.remote_wal_stats import RemoteWalStats
+from broker.wal.slice_reader import SliceReader
+from broker.wal.upload_pace import Traffic
+from broker.wal.wal_entry import WalEntry, entries_of
+from tests.support.builders import ReplicaWorld, batch, topic_uuid
+from tests.support.sim_loop import SimClock, SimLoop, simulate
+
+from .storage_world import OWN, Buckets, storage_manager
+
+LEADER, FOLLOWER, OTHER = 1, 2, 3
+SETTINGS = {
+    "remote.wal.storage.system.enable": "true",
+    "remote.wal.storage.manager.class.name": "LocalWalStorageManager",
+    "rwsm.config.bucket": OWN,
+    "broker.rack": "zone-a",
+}
+
+
+class RememberingPublisher:
+    """Acknowledges after `seconds`, or when `hold` is let go; `published` is in the order of the acknowledgements."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.is_failing = False
+        self.begun: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
+        self.published: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
+        self.invalidated: list[tuple[TopicIdPartition, int, int]] = []
+        self.may_go = asyncio.Event()
+        self.may_go.set()
+
+    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+        self.begun.append(metadata)
+        await asyncio.sleep(self.seconds)
+        await self.may_go.wait()
+        self.published.append(metadata)
+
+    async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
+        await self.may_go.wait()
+        self.invalidated.append((partition, leader_epoch, from_offset))
+
+    @property
+    def entries(self) -> list[WalEntry]:
+        """All slices that were announced, in order."""
+        return [each for metadata in self.published for each in entries_of(metadata)]
+
+    def offsets(self, partition: int = 0, topic: str = "t") -> list[tuple[int, int]]:
+        """(first, last) of each slice of a partition."""
+        return [
+            (each.start_offset, each.end_offset)
+            for each in self.entries
+            if (each.partition.topic, each.partition.partition) == (topic, partition)
+        ]
+
+
+class UploadWorld:
+    """Broker 1, which leads; `running` starts its uploads."""
+
+    def __init__(self, directory: Path, loop: SimLoop, settings: Mapping[str, str] | None = None) -> None:
+        self.loop = loop
+        self.replicas = ReplicaWorld(directory, {**SETTINGS, **(settings or {})})
+        self.replicas.register_brokers(LEADER, FOLLOWER, OTHER)
+        self.buckets = Buckets()
+        self.storage = storage_manager(self.buckets)
+        self.publisher = RememberingPublisher()
+        self.stats = RemoteWalStats()
+        self.chance = Chance(7)
+        self.clock = SimClock(loop)
+        self.traffic = Traffic(0.0, 0.0, someone_waits_for_all=False)
+        self.disk = ThreadDiskExecutor(1)
+        self.identities = ObjectIdentities(
+            cluster_id="c",
+            broker_id=LEADER,
+            broker_epoch=lambda: 11,
+            bucket=self.storage.own_bucket,
+            clock=self.clock,
+            chance=self.chance,
+        )
+        self.combiner = Combiner(
+            self.replicas.config,
+            self.identities,
+            self.storage,
+            self.publisher,
+            SliceReader(self.disk, self.chance.uuid),
+            self.stats,
+            lambda waits: Traffic(
+                self.traffic.object_price, self.traffic.classic_price_per_second, someone_waits_for_all=waits
+            ),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["UploadWorld"]:
+        try:
+            async with self.storage.running(), self.combiner.running():
+                yield self
+        finally:
+            self.disk.close()
+
+    @property
+    def store(self) -> FailingObjectStore:
+        return self.buckets.store()
+
+    def topic(self, name: str = "t", *, partitions: int = 1, leader: int = LEADER, **configs: str) -> Partition:
+        """Led here and followed by broker 2, with WAL."""
+        self.replicas.create_topic(
+            name,
+            partitions=partitions,
+            replicas=(LEADER, FOLLOWER),
+            leader=leader,
+            configs={"remote.wal.enable": "true", **{key.replace("_", "."): each for key, each in configs.items()}},
+        )
+        for index in range(partitions if leader == LEADER else 0):
+            self.lead(index, name)
+        return self.partition(0, name)
+
+    def lead(self, partition: int = 0, topic: str = "t") -> WalLeaderPartition:
+        """As the metadata's listener does after an election."""
+        led = self.partition(partition, topic)
+        wal = self.combiner.activate(led)
+        led.leader_wal = wal
+        return wal
+
+    def elect(self, leader: int, leader_epoch: int, partition: int = 0, topic: str = "t") -> None:
+        """The metadata says so; the uploads are told as the listener does."""
+        self.replicas.place(topic, partition, leader=leader, leader_epoch=leader_epoch)
+        if leader == LEADER:
+            self.lead(partition, topic)
+        else:
+            self.combiner.deactivate(self.place(partition, topic))
+
+    def partition(self, partition: int = 0, topic: str = "t") -> Partition:
+        return self.replicas.partition(topic, partition)
+
+    @staticmethod
+    def place(partition: int = 0, topic: str = "t") -> TopicIdPartition:
+        return TopicIdPartition(topic_uuid(topic), *TopicPartition(topic, partition))
+
+    def uploads(self, partition: int = 0, topic: str = "t") -> PartitionUploads:
+        found = self.combiner.uploads_of(self.place(partition, topic))
+        assert found is not None
+        return found
+
+    def append(self, count: int = 1, *, size: int = 20, partition: int = 0, topic: str = "t") -> None:
+        """One batch of `count` records with values of `size` bytes."""
+        self.replicas.append(batch(*[b"v" * size] * count), topic=topic, partition=partition)
+
+    def fetched(self, offset: int, partition: int = 0, topic: str = "t", replica_id: int = FOLLOWER) -> None:
+        """A follower's fetch says that it has everything below `offset`."""
+        led = self.partition(partition, topic)
+        led.update_follower_fetch_state(
+            replica_id,
+            fetch_offset=offset,
+            log_start_offset=0,
+            leader_log_end_offset=led.log.log_end_offset,
+            replica_epoch=10 + replica_id,
+        )
+
+    def in_bucket(self, partition: int = 0, topic: str = "t") -> list[tuple[int, int, int]]:
+        """(base offset, last offset, epoch) of the batches of all announced slices, read from the bucket."""
+        found: list[tuple[int, int, int]] = []
+        for each in self.publisher.entries:
+            if each.partition == self.place(partition, topic):
+                data = self.buckets.objects()[each.object_key][each.position : each.object_end]
+                found += [(one.base_offset, one.last_offset, one.partition_leader_epoch) for one in batches(data)]
+        return found
+
+
+def told(directory: Path, story: Callable[[UploadWorld], Coroutine[Any, Any, None]], **settings: str) -> None:
+    """Tell the story in virtual time, with uploads running; settings' names have underscores for dots."""
+
+    async def run(loop: SimLoop) -> None:
+        world = UploadWorld(directory, loop, {key.replace("_", "."): value for key, value in settings.items()})
+        async with world.running():
+            await story(world)
+
+    simulate(run)
