@@ -12,7 +12,7 @@ WALKS ?= 5000
 STATES ?= 150000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer bench-wal crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
 
 bench-scale: $(STAMP) ## 1,500 connections, 10,000 partitions: what they cost, and what must not grow with them
 	$(BIN)/python benchmarks/scale.py $(OPTIONS)
+
+bench-wal: $(STAMP) ## replication through buckets beside the usual way: latency, hops, requests, dollars per GB
+	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/wal.py $(OPTIONS)
 
 bench-hotpath: $(STAMP) ## produce and fetch beside a small C server: CPU per gigabyte and ratios (needs cc)
 	$(BIN)/python benchmarks/hotpath/hotpath.py $(OPTIONS)

@@ -99,7 +99,7 @@ def java_produce(broker: Broker, load: Load, records: int, rate: int) -> dict[st
         "seconds": records / float(re.search(r"([\d.]+) records/sec", final)[1]),  # type: ignore[index]
         **{
             name: float(match[1])
-            for name, mark in (("p50_ms", "50th"), ("p99_ms", "99th"), ("p999_ms", "99.9th"))
+            for name, mark in (("p50_ms", "50th"), ("p95_ms", "95th"), ("p99_ms", "99th"), ("p999_ms", "99.9th"))
             if (match := re.search(rf"(\d+) ms {re.escape(mark)}", final))
         },
     }
@@ -142,7 +142,7 @@ def confluent_produce(broker: Broker, load: Load, records: int, rate: int) -> di
     assert producer.flush(60) == 0
     seconds = time.perf_counter() - start
     latencies.sort()
-    at = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
+    at = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
     return {"seconds": seconds, **{name: 1000 * latencies[int(part * (records - 1))] for name, part in at.items()}}
 
 
