@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, Protocol
 
-from broker.metrics.registry import OWNERS_PER_PAUSE, PAUSE, MetricsRegistry, Sample, sum_over
+from broker.metrics.registry import OWNERS_PER_PAUSE, PAUSE, MetricsRegistry, Sample
+
+Read = Callable[[], Iterable[Sample | None]]
 
 _SIZES: Final = (1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20)
 _COUNTS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -28,22 +30,19 @@ class MeasuredStats(Protocol):
     def orphans_deleted(self) -> int: ...
 
 
-class MeasuredLimits(Protocol):
+class MeasuredUploads(Protocol):
+    """What a scrape reads of the combiner."""
+
+    @property
+    def inflight_count(self) -> int: ...
     @property
     def interval_ms(self) -> int: ...
     @property
     def linger_ms(self) -> int: ...
-
-
-class MeasuredQueue(Protocol):
-    """What a scrape reads of the upload queue; times are milliseconds of the loop's clock."""
-
     @property
-    def limits(self) -> MeasuredLimits: ...
-    @property
-    def uploading_count(self) -> int: ...
-    def unannounced_bytes(self, partition: Any, /) -> int: ...
-    def unannounced_since_ms(self, partition: Any, /) -> int | None: ...
+    def fallback_partition_count(self) -> int: ...
+    def lag_of(self, partition: Any, /) -> tuple[int, int]:
+        """(bytes, milliseconds) that are not announced yet, and since when."""
 
 
 class MeasuredPartition(Protocol):
@@ -139,18 +138,17 @@ class RemoteWalMetrics:
         self._registry = registry
         self._stats: MeasuredStats | None = None
         self._replicas: MeasuredReplicas | None = None
-        self._queue: MeasuredQueue | None = None
+        self._uploads: MeasuredUploads | None = None
         self._storage: MeasuredStorage | None = None
         self._stores: MeasuredStores | None = None
         self._metadata_topic: MeasuredTopic | None = None
         self._objects: Sized = ()
         self._check: MeasuredCheck | None = None
-        self._now_ms: Callable[[], int] = lambda: 0
         for bean, attribute, documentation, action in _TOPIC_COUNTERS:
             self._topic_counter(bean, attribute, documentation, action)
         self._histograms()
         self._lags()
-        self._uploads()
+        self._combining()
         self._bucket()
         self._metadata()
 
@@ -159,20 +157,18 @@ class RemoteWalMetrics:
         stats: MeasuredStats,
         *,
         replicas: MeasuredReplicas | None = None,
-        queue: MeasuredQueue | None = None,
+        uploads: MeasuredUploads | None = None,
         storage: MeasuredStorage | None = None,
         stores: MeasuredStores | None = None,
         metadata_topic: MeasuredTopic | None = None,
         objects: Sized = (),
         check: MeasuredCheck | None = None,
-        now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """`queue` is the combiner's, `stores` the metrics of object stores, `objects` the table of live ones, `check`
-        that of topics; `now_ms` is the loop's clock."""
+        """`uploads` is the combiner, `stores` the metrics of object stores, `objects` the table of live ones, `check`
+        that of topics."""
         self._stats = stats
-        self._replicas, self._queue, self._storage, self._stores = replicas, queue, storage, stores
+        self._replicas, self._uploads, self._storage, self._stores = replicas, uploads, storage, stores
         self._metadata_topic, self._objects, self._check = metadata_topic, objects, check
-        self._now_ms = now_ms or self._now_ms
         for hop, observations in stats.hops.items():
             observations.sink = self._hop_seconds.labels(str(hop)).observe
         stats.object_sizes.sink = self._object_sizes.observe
@@ -214,31 +210,29 @@ class RemoteWalMetrics:
         )
 
     def _lags(self) -> None:
-        def by_topic(value: Callable[[Any], int], combine: Callable[[int, int], int]) -> Iterable[Sample | None]:
+        def by_topic(of_partition: Callable[[tuple[int, int]], int], of_topic: Callable[..., int]) -> Read:
             """Of the partitions led here."""
-            lags: dict[str, int] = {}
-            for number, partition in enumerate([] if self._replicas is None else list(self._replicas.partitions())):
-                if (leader_wal := partition.leader_wal) is not None:
-                    about = leader_wal.topic_id_partition
-                    lags[about.topic] = combine(lags.get(about.topic, 0), value(about))
-                if number % OWNERS_PER_PAUSE == 0:
-                    yield PAUSE
-            for topic, lag in lags.items():
-                yield (topic,), lag
 
-        def unannounced_bytes(partition: Any) -> int:
-            return 0 if self._queue is None else self._queue.unannounced_bytes(partition)
+            def read() -> Iterable[Sample | None]:
+                uploads, lags = self._uploads, dict[str, int]()
+                partitions = [] if self._replicas is None or uploads is None else list(self._replicas.partitions())
+                for number, partition in enumerate(partitions, start=1):
+                    if uploads is not None and (leader_wal := partition.leader_wal) is not None:
+                        about = leader_wal.topic_id_partition
+                        lags[about.topic] = of_topic(lags.get(about.topic, 0), of_partition(uploads.lag_of(about)))
+                    if number % OWNERS_PER_PAUSE == 0:
+                        yield PAUSE
+                for topic, lag in lags.items():
+                    yield (topic,), lag
 
-        def unannounced_ms(partition: Any) -> int:
-            since_ms = None if self._queue is None else self._queue.unannounced_since_ms(partition)
-            return 0 if since_ms is None else max(0, self._now_ms() - since_ms)
+            return read
 
         self._registry.collected(
             "kafka_server_brokertopicmetrics_remotewalcopylagbytes",
             "gauge",
             "Bytes of records appended by this leader that followers cannot find in the bucket yet.",
             ("topic",),
-            lambda: by_topic(unannounced_bytes, lambda one, other: one + other),
+            by_topic(lambda lag: lag[0], lambda one, other: one + other),
             bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalCopyLagBytes,topic=*",
         )
         self._registry.collected(
@@ -246,46 +240,45 @@ class RemoteWalMetrics:
             "gauge",
             "Milliseconds since the oldest of these was appended.",
             ("topic",),
-            lambda: by_topic(unannounced_ms, max),
+            by_topic(lambda lag: lag[1], max),
             bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalCopyLagMs,topic=*",
             action="From remote.wal.fallback.lag.ms on followers are served as without a bucket.",
         )
 
-    def _uploads(self) -> None:
-        def queue_gauge(
-            name: str, documentation: str, value: Callable[[MeasuredQueue], float], action: str | None = None
+    def _combining(self) -> None:
+        def gauge(
+            name: str,
+            documentation: str,
+            value: Callable[[MeasuredUploads], float],
+            *,
+            bean: str | None = None,
+            action: str | None = None,
         ) -> None:
-            self._registry.gauge(
-                name, documentation, lambda: 0 if self._queue is None else value(self._queue), action=action
-            )
+            def read() -> float:
+                return 0 if self._uploads is None else value(self._uploads)
 
-        queue_gauge(
+            self._registry.gauge(name, documentation, read, bean=bean, action=action)
+
+        gauge(
             "broker_wal_inflight_uploads",
             "Objects on their way to the bucket.",
-            lambda queue: queue.uploading_count,
-            "At remote.wal.upload.max.inflight for long: the bucket is too slow for what is produced.",
+            lambda uploads: uploads.inflight_count,
+            action="At remote.wal.upload.max.inflight for long: the bucket is too slow for what is produced.",
         )
-        queue_gauge(
+        gauge(
             "broker_wal_combine_interval_seconds",
             "How often an object may begin; it grows while the bucket asks for fewer requests.",
-            lambda queue: queue.limits.interval_ms / 1000,
+            lambda uploads: uploads.interval_ms / 1000,
         )
-        queue_gauge(
+        gauge(
             "broker_wal_combine_linger_seconds",
             "How long records wait for others to share an object with, as remote.wal.cost.policy has chosen.",
-            lambda queue: queue.limits.linger_ms / 1000,
+            lambda uploads: uploads.linger_ms / 1000,
         )
-
-        def fallback_partitions() -> Iterable[Sample | None]:
-            partitions = () if self._replicas is None else self._replicas.partitions()
-            return sum_over(partitions, lambda each: getattr(each.leader_wal, "is_falling_back", False))
-
-        self._registry.collected(
+        gauge(
             "kafka_server_brokertopicmetrics_remotewalfallbackpartitions",
-            "gauge",
             "Partitions led here with a follower that is served as without a bucket.",
-            (),
-            fallback_partitions,
+            lambda uploads: uploads.fallback_partition_count,
             bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalFallbackPartitions",
             action="See wal_fallback_began in the log for the reason.",
         )

@@ -9,7 +9,6 @@ from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.remote_wal_metrics import RemoteWalMetrics
 from broker.wal.remote_wal_stats import RemoteWalStats, RemoteWalTopicStats, WalHop
-from broker.wal.upload_queue import UploadLimits
 
 TOPIC = "kafka_server_brokertopicmetrics_remotewal"
 
@@ -19,7 +18,6 @@ FIRST, SECOND, OTHER = (TopicIdPartition(UUID(int=1), name, number) for name, nu
 @dataclass
 class LeaderWal:
     topic_id_partition: TopicIdPartition
-    is_falling_back: bool = False
 
 
 @dataclass
@@ -36,16 +34,15 @@ class Replicas:
 
 
 @dataclass
-class Queue:
-    limits: UploadLimits = field(default_factory=lambda: UploadLimits(interval_ms=40, linger_ms=75))
-    uploading_count: int = 3
-    waiting: dict[TopicIdPartition, tuple[int, int]] = field(default_factory=dict)
+class Uploads:
+    inflight_count: int = 3
+    interval_ms: int = 40
+    linger_ms: int = 75
+    fallback_partition_count: int = 2
+    lags: dict[TopicIdPartition, tuple[int, int]] = field(default_factory=dict)
 
-    def unannounced_bytes(self, partition: TopicIdPartition) -> int:
-        return self.waiting.get(partition, (0, 0))[0]
-
-    def unannounced_since_ms(self, partition: TopicIdPartition) -> int | None:
-        return self.waiting[partition][1] if partition in self.waiting else None
+    def lag_of(self, partition: TopicIdPartition) -> tuple[int, int]:
+        return self.lags.get(partition, (0, 0))
 
 
 class Storage:
@@ -125,25 +122,23 @@ def test_every_other_value_is_read_from_its_owner() -> None:
     stores.requests.labels("s3://gone", "put", "unavailable").increment()
     stores.requests.labels("s3://here", "put", "ok").increment()
     replicas = Replicas([Partition(LeaderWal(each)) for each in (FIRST, SECOND, OTHER)] + [Partition()])
-    replicas.hosted[1].leader_wal.is_falling_back = True
-    queue = Queue(waiting={FIRST: (1000, 9_400), SECOND: (234, 9_900)})
+    uploads = Uploads(lags={FIRST: (1000, 600), SECOND: (234, 100)})
     world.stats.orphans_deleted = 5
     world.metrics.observe(
         world.stats,
         replicas=replicas,
-        queue=queue,
+        uploads=uploads,
         storage=Storage(),
         stores=stores,
         metadata_topic=MetadataTopic(),
         objects=range(11),
         check=Check(),
-        now_ms=lambda: 10_000,
     )
     assert world.value(f"{TOPIC}copylagbytes", topic="t") == 1234
     assert world.value(f"{TOPIC}copylagms", topic="t") == 600
     assert world.value(f"{TOPIC}copylagbytes", topic="u") == 0
     assert world.value(f"{TOPIC}copylagms", topic="u") == 0
-    assert world.value(f"{TOPIC}fallbackpartitions") == 1
+    assert world.value(f"{TOPIC}fallbackpartitions") == 2
     assert world.value("broker_wal_inflight_uploads") == 3
     assert world.value("broker_wal_combine_interval_seconds") == 0.04
     assert world.value("broker_wal_combine_linger_seconds") == 0.075
