@@ -236,6 +236,10 @@ class ReplicaCluster:
         epoch = self.image.brokers[broker_id].epoch
         self.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=1))
 
+    def unfence(self, broker_id: int) -> None:
+        epoch = self.image.brokers[broker_id].epoch
+        self.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=-1))
+
     async def stop(self) -> None:
         for broker_id in list(self.brokers):
             await self.kill(broker_id)
