@@ -90,11 +90,12 @@ class Watching:
 
     def __init__(self, cluster: ReplicaCluster, broker_id: int) -> None:
         self.shown: list[list[bytes | None]] = []
-        self._values = lambda: values_of(cluster.log_bytes(broker_id))
+        self._cluster = cluster
+        self._broker_id = broker_id
         cluster.partition(broker_id).add_listener(self)
 
     def on_high_watermark_updated(self, topic_partition: TopicPartition, offset: int) -> None:
-        self.shown.append(self._values()[:offset])
+        self.shown.append(values_of(self._cluster.log_bytes(self._broker_id))[:offset])
 
     def on_becoming_follower(self, topic_partition: TopicPartition) -> None: ...
     def on_deleted(self, topic_partition: TopicPartition) -> None: ...
