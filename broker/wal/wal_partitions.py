@@ -50,7 +50,7 @@ class WalPartitions:
         """The partition is here now; whether it had not been."""
         if partition in self._maps:
             return False
-        found = self._maps[partition] = self._new_map()
+        found = self._maps[partition] = self._new_map(partition)
         for entry in [each for each in self._early if each.partition == partition]:
             found.add(entry)
             self._early.remove(entry)

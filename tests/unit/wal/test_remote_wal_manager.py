@@ -118,7 +118,8 @@ class World(ReplicaWorld):
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         super().__init__(directory, {**SWITCHED_ON, **(properties or {})})
         self.partitions = WalPartitions(
-            lambda: WalIntervalMap(BUCKET, 3_600_000, lambda bucket: True), lambda partition: Placement.ELSEWHERE
+            lambda partition: WalIntervalMap(BUCKET, 3_600_000, lambda bucket: True),
+            lambda partition: Placement.ELSEWHERE,
         )
         self.topic, self.uploads, self.republishing, self.reader = Topic(), Uploads(), Republishing(), Reader()
         self.refollowed: list[Partition] = []

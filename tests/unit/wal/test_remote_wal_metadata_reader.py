@@ -37,7 +37,7 @@ class Reading:
         self.objects: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
         self.reader = RemoteWalMetadataReader(self.clock, self.stats, self.objects.append)
         self.partitions = WalPartitions(
-            lambda: WalIntervalMap(BUCKET, 1_000, lambda bucket: True), lambda partition: Placement.ELSEWHERE
+            lambda partition: WalIntervalMap(BUCKET, 1_000, lambda bucket: True), lambda partition: Placement.ELSEWHERE
         )
         self.partitions.host(FOO)
 

@@ -21,7 +21,7 @@ class World:
     def __init__(self) -> None:
         self.placement = Placement.UNKNOWN
         self.partitions = WalPartitions(
-            lambda: WalIntervalMap(BUCKET, HOUR, lambda bucket: True), lambda partition: self.placement
+            lambda partition: WalIntervalMap(BUCKET, HOUR, lambda bucket: True), lambda partition: self.placement
         )
 
     def planned(self, partition: TopicIdPartition = FOO, leader_epoch: int = 0) -> list[int]:
