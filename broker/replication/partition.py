@@ -3,6 +3,7 @@
 Everything here is a plain `def` that runs to completion, so Kafka's lock around leader and ISR changes has no twin.
 """
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -54,6 +55,7 @@ class Partition:
         "_leader_wal",
         "_listeners",
         "adding_replicas",
+        "append_seconds",
         "delete_records_waiting",
         "followers",
         "is_leader",
@@ -92,6 +94,7 @@ class Partition:
         self._in_sync = InSyncReplicas(self, context)
         self.followers = Followers(self, context)
         self._leader_wal: LeaderWal | None = None
+        self.append_seconds = 0.0  # of the last append; taken while there is a path through the bucket
         self.staged: list[tuple[RecordBatch, AppendRequest, int]] = []  # by GroupCommit, for one turn
         self.delete_records_waiting = 0
         self.waiting_appends = WaitingAppends()
@@ -330,12 +333,14 @@ class Partition:
         """
         local = self.log
         end_offset = local.log_end_offset
+        began = time.perf_counter() if self._leader_wal is not None else 0.0
         results = local.append_as_leader(batches, self.leader_epoch, origin=origin)
         if local.log_end_offset != end_offset:
             self._advance_high_watermark(local)
             if self._follower_watches:
                 self._notify(self._follower_watches)
             if self._leader_wal is not None:
+                self.append_seconds = time.perf_counter() - began
                 self._leader_wal.appended(
                     sum(
                         batch.size_bytes

@@ -4,6 +4,7 @@ All of it is plain: what was checked about the log, the leader and the slice is 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -278,11 +279,11 @@ class WalFollower:
             self._suspects = {key for key in self._suspects if key[0] >= end_offset}
 
     def _write(self, local: UnifiedLog, known: WalIntervalMap, entry: WalEntry, plan: AppendPlan) -> None:
-        began = _now()
+        began = time.perf_counter()
         end_offset = self.state.append(plan.batches, plan.restart_at, sender_id=entry.broker_id)
         known.log_moved(end_offset, local.high_watermark)
         now, stats = _now(), self._host.stats
-        stats.hop(WalHop.FOLLOWER_APPEND, now - began)
+        stats.hop(WalHop.FOLLOWER_APPEND, time.perf_counter() - began)
         newest_ms = _newest_timestamp(plan.batches)
         stats.hop(WalHop.END_TO_END, (self._host.clock.now_ms() - newest_ms) / 1000)
         if self._untold is None:

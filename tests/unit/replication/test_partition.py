@@ -241,3 +241,12 @@ def test_who_watches_is_told_when_the_bucket_comes_and_goes(tmp_path: Path) -> N
     partition.leader_wal = RecordingLeaderWal()
     partition.leader_wal = None
     assert watcher.told == [request, request]
+
+
+def test_appends_are_timed_while_there_is_a_path_through_a_bucket(tmp_path: Path) -> None:
+    world = replicated(tmp_path)
+    world.append(batch("a"))
+    assert world.partition().append_seconds == 0
+    world.partition().leader_wal = RecordingLeaderWal()
+    world.append(batch("b"))
+    assert world.partition().append_seconds > 0
