@@ -23,11 +23,14 @@ from broker.metrics.client_quota_metrics import ClientQuotaMetrics
 from broker.metrics.coordinator_metrics import CoordinatorMetrics
 from broker.metrics.fetcher_metrics import FetcherMetrics
 from broker.metrics.log_metrics import LogMetrics
+from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.replication_metrics import ReplicationMetrics
+from broker.metrics.replication_path_metrics import ReplicationPathMetrics
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.broker_client import BrokerClient
 from broker.network.byte_stream import Network
+from broker.objectstore.fault_switch import FaultSwitch
 from broker.replication.fetch_manager import FetchManager
 from broker.replication.fetch_session_cache import FetchSessionCache
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -55,8 +58,10 @@ from broker.server.node_to_controller_channel import ControllerConnection, NodeT
 from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
 from broker.server.quota_managers import QuotaManagers
+from broker.server.remote_wal import RemoteWal
 from broker.server.remote_wal_topic_check import RemoteWalTopicCheck
 from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
+from broker.server.wal_reading import WalReading
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +132,9 @@ class BrokerServer:
         registry: MetricsRegistry,
         request_metrics: RequestMetrics,
         network: Network,
+        faults: FaultSwitch | None = None,
     ) -> None:
+        """`faults` can be set in what buckets answer.  ConfigError."""
         self.config, self.identity = config, identity
         self.cache = MetadataCache()
         self.publisher = MetadataPublisher(self.cache)
@@ -155,12 +162,20 @@ class BrokerServer:
             controller_versions=lambda: self.link.observer.controller_versions,
         )
         leaders = LeaderConnector(identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, network)
-        self.fetchers = ReplicaFetcherManager(identity.node_id, config, leaders.address_of, leaders.connect)
+        self.wal_reading = self._build_wal_reading(leaders, clock, chance, disk, ObjectStoreMetrics(registry), faults)
+        self.fetchers = ReplicaFetcherManager(
+            identity.node_id,
+            config,
+            leaders.address_of,
+            leaders.connect,
+            make_bucket_follower=None if self.wal_reading is None else self.wal_reading.fetcher.make_follower,
+        )
         self.assignments = AssignmentsManager(
             self.link.assignments, identity, lambda: self.lifecycle.broker_epoch, self.cache
         )
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
         self.replicas = self._build_replicas(disk, clock, answer_budget)
+        self.wal = self._build_wal(leaders, clock, chance, file_system, disk, network)
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
         self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
         self.quotas = QuotaManagers(config.current, monotonic_ms, request_metrics.stopwatch)
@@ -202,6 +217,59 @@ class BrokerServer:
             fetchers=self.fetchers,
         )
 
+    def _build_wal_reading(
+        self,
+        leaders: LeaderConnector,
+        clock: Clock,
+        chance: Chance,
+        disk: DiskExecutor,
+        metrics: ObjectStoreMetrics,
+        faults: FaultSwitch | None,
+    ) -> WalReading | None:
+        if not self.config.current.remote_wal_storage_system_enable:
+            return None
+        return WalReading(
+            self.config,
+            self.identity,
+            self.cache,
+            self.repository,
+            leaders,
+            clock=clock,
+            chance=chance,
+            disk=disk,
+            metrics=metrics,
+            faults=faults,
+        )
+
+    def _build_wal(
+        self,
+        leaders: LeaderConnector,
+        clock: Clock,
+        chance: Chance,
+        file_system: FileSystem,
+        disk: DiskExecutor,
+        network: Network,
+    ) -> RemoteWal | None:
+        if self.wal_reading is None:
+            return None
+        return RemoteWal(
+            self.config,
+            self.identity,
+            self.cache,
+            self.repository,
+            self.wal_reading,
+            self.replicas,
+            self.fetchers,
+            leaders,
+            self.lifecycle,
+            self.forwarding,
+            clock=clock,
+            chance=chance,
+            file_system=file_system,
+            disk=disk,
+            network=network,
+        )
+
     def _build_groups(
         self, metrics: CoordinatorMetrics, clock: Clock, chance: Chance, disk: DiskExecutor
     ) -> GroupCoordinator:
@@ -224,6 +292,18 @@ class BrokerServer:
         replication_metrics = ReplicationMetrics(registry)
         replication_metrics.observe(self.replicas)
         replication_metrics.observe_sessions(self.sessions)
+        ReplicationPathMetrics(registry).observe(
+            self.replicas,
+            own_zone=self.config.current.broker_rack,
+            zone_of=self._zone_of,
+            monotonic_ms=monotonic_ms,
+        )
+        if self.wal is not None:
+            self.wal.observe(registry, self.remote_wal_topics)
+
+    def _zone_of(self, broker_id: int) -> str | None:
+        broker = self.cache.image.brokers.get(broker_id)
+        return None if broker is None else broker.rack
 
     def _subscribe(self) -> None:
         configs = DynamicConfigPublisher(self.config, self.repository, self.logs)
@@ -231,6 +311,8 @@ class BrokerServer:
         self.publisher.subscribe(PublishingStage.CONFIGS_BEFORE_REPLICAS, "configs", configs.on_metadata)
         self.publisher.subscribe(PublishingStage.CONFIGS, "remote-wal-topics", self.remote_wal_topics.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
+        if self.wal is not None:
+            self.publisher.subscribe(PublishingStage.REPLICAS, "remote-wal", self.wal.manager.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "assignments", self.assignments.on_metadata)
         self.publisher.subscribe(PublishingStage.COORDINATORS, "groups", self.groups.on_metadata)
         self.publisher.subscribe(PublishingStage.QUOTAS, "quotas", self.quotas.on_metadata)
@@ -273,11 +355,15 @@ class BrokerServer:
             stack.push_async_callback(self._close_logs)
             await stack.enter_async_context(self.logs.running())
             await stack.enter_async_context(self.replicas.running())
+            if self.wal_reading is not None:
+                await stack.enter_async_context(self.wal_reading.running())
             await stack.enter_async_context(self.fetchers.running())
             for channel in self.link.channels:
                 await stack.enter_async_context(channel.running())
             await stack.enter_async_context(self.alter_partition.running())
             await stack.enter_async_context(self.assignments.running())
+            if self.wal is not None:
+                await stack.enter_async_context(self.wal.running())
             await self.groups.startup()
             stack.push_async_callback(self.groups.shutdown)
             await stack.enter_async_context(self.link.observer.running())
@@ -309,6 +395,8 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Hand over leadership, close listeners and connections, then flush and close the logs."""
+        if self.wal is not None:
+            await self.wal.combiner.flush()
         if self.config.current.controlled_shutdown_enable:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.sockets.stop_accepting()

@@ -226,6 +226,7 @@ class Node:
             registry=self.registry,
             request_metrics=self.request_metrics,
             network=self.network,
+            faults=self.faults,
         )
 
     def _controller_endpoints(self) -> list[Endpoint]:

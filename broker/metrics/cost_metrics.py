@@ -1,7 +1,7 @@
 """CostMetrics: what replication costs, read from the cost meter at scrape."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.metrics.registry import MetricsRegistry, Sample
 
@@ -9,7 +9,7 @@ from broker.metrics.registry import MetricsRegistry, Sample
 class MeasuredCosts(Protocol):
     """What a scrape reads of the cost meter."""
 
-    def dollars(self) -> Mapping[str, float]: ...
+    def dollars(self) -> Mapping[Any, float]: ...
     def avoided_dollars(self) -> float: ...
     def break_even_bytes_per_second(self) -> float: ...
     def monthly_saving_dollars(self) -> float: ...

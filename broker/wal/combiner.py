@@ -15,8 +15,8 @@ import structlog
 
 from broker.common.identifiers import TopicIdPartition
 from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.log.unified_log import UnifiedLog
 from broker.objectstore.errors import ObjectStoreError
 from broker.replication.partition import Partition
@@ -54,7 +54,7 @@ class Combiner:
 
     def __init__(
         self,
-        config: ConfigHolder[RemoteWalSettings],
+        config: ConfigHolder[BrokerConfig],
         identities: ObjectIdentities,
         storage: RemoteWalStorageManager,
         publisher: Publisher,
@@ -119,7 +119,8 @@ class Combiner:
 
     def deactivate(self, partition: TopicIdPartition) -> None:
         """Nothing of it is uploaded any more, nor announced what is on its way."""
-        self._led.pop(partition, None)
+        if (led := self._led.pop(partition, None)) is not None:
+            led.retire()
         self._queue.deactivate(partition)
         for announced in [each for each in self._publishing if not each.current_slice_ids]:
             self._give_up(announced)
@@ -136,6 +137,11 @@ class Combiner:
         self._announce()
 
     # -- what others ask --------------------------------------------------------------------------------------------
+
+    @property
+    def queue(self) -> UploadQueue:
+        """To look at."""
+        return self._queue
 
     def led(self, partition: TopicIdPartition) -> WalLeaderPartition | None:
         return self._led.get(partition)
@@ -300,12 +306,13 @@ class Combiner:
         waited_ms = [now_ms - each.first_dirty_ms for each in sealed.reservations.values()]
         for each in waited_ms:
             self._stats.hop(WalHop.COMBINE_WAIT, each / 1000)
-        combined = build_combined_segment(self._identities.make(max(waited_ms)), sealed.slices, self._followers_of)
+        combined = build_combined_segment(self._identities.make(max(waited_ms)), sealed.slices, self.followers_of)
         combined = dataclasses.replace(combined, buffers=(b"".join(combined.buffers),))
         sealed.slices.clear()  # their bytes are in the object now
         self._tasks.start(f"upload:{combined.metadata.object_key}", self._upload(sealed, combined))
 
-    def _followers_of(self, partition: TopicIdPartition) -> list[int]:
+    def followers_of(self, partition: TopicIdPartition) -> list[int]:
+        """Who wants its slices."""
         led = self._led.get(partition)
         return [] if led is None else list(led.partition.remote_replicas)
 
@@ -376,7 +383,7 @@ class Combiner:
         return LeaderTerm(led.partition.leader_epoch, led.partition.local_log.truncation_count)
 
 
-def limits_of(settings: RemoteWalSettings) -> UploadLimits:
+def limits_of(settings: BrokerConfig) -> UploadLimits:
     """The settings of the combiner."""
     return UploadLimits(
         interval_ms=settings.remote_wal_combine_interval_ms,

@@ -6,15 +6,15 @@ from typing import Protocol
 
 import structlog
 
-from broker.common.identifiers import TopicIdPartition
+from broker.common.identifiers import TopicIdPartition, TopicPartition
+from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.replication.partition import Partition
 from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.fallback import FallbackDecision, FallbackPolicy, PartitionFallback, UploadProgress
 from broker.wal.partition_uploads import PartitionUploads
-from broker.wal.remote_wal_stats import RemoteWalStats
+from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ class WalLeaderPartition:
     """
 
     def __init__(
-        self, partition: Partition, uploads: Uploads, config: ConfigHolder[RemoteWalSettings], stats: RemoteWalStats
+        self, partition: Partition, uploads: Uploads, config: ConfigHolder[BrokerConfig], stats: RemoteWalStats
     ) -> None:
         self.partition = partition
         self.topic_id_partition = TopicIdPartition(partition.topic_id, *partition.topic_partition)
@@ -50,13 +50,34 @@ class WalLeaderPartition:
         self._config = config
         self._stats = stats
         self._fallback = PartitionFallback(_policy(config.current), _now_ms())
+        self._timed: tuple[int, float] | None = None  # a log end, and since when the high watermark is below it
+        partition.add_listener(self)
 
     def appended(self, size_bytes: int) -> None:
         """So much was appended; the log end has moved."""
-        self._uploads.appended(self.topic_id_partition, self.partition.log.log_end_offset, size_bytes)
+        log_end_offset = self.partition.log.log_end_offset
+        self._uploads.appended(self.topic_id_partition, log_end_offset, size_bytes)
+        if self._timed is None:
+            self._timed = (log_end_offset, asyncio.get_running_loop().time())
 
     def log_start_moved(self) -> None:
         self._uploads.log_start_moved(self.topic_id_partition, self.partition.log.log_start_offset)
+
+    def retire(self) -> None:
+        """Uploads end here."""
+        self.partition.remove_listener(self)
+
+    def on_high_watermark_updated(self, topic_partition: TopicPartition, offset: int) -> None:
+        """One append after the other is timed: what lies between them is as quick."""
+        if self._timed is not None and offset >= self._timed[0]:
+            self._stats.hop(WalHop.HIGH_WATERMARK, asyncio.get_running_loop().time() - self._timed[1])
+            self._timed = None
+
+    def on_becoming_follower(self, topic_partition: TopicPartition) -> None:
+        self._timed = None
+
+    def on_deleted(self, topic_partition: TopicPartition) -> None:
+        self._timed = None
 
     def serves_records(self, replica_id: int, fetch_offset: int) -> bool:
         """Whether this fetch is answered with records; see `PartitionFallback`."""
@@ -120,7 +141,7 @@ class WalLeaderPartition:
             )
 
 
-def _policy(settings: RemoteWalSettings) -> FallbackPolicy:
+def _policy(settings: BrokerConfig) -> FallbackPolicy:
     return FallbackPolicy(settings.remote_wal_fallback_enable, settings.remote_wal_fallback_lag_ms)
 
 

@@ -14,8 +14,8 @@ import structlog
 from broker.common.errors import KafkaError
 from broker.common.identifiers import TopicIdPartition, TopicPartition
 from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.metadata.configs_image import ConfigResourceType
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
@@ -65,7 +65,7 @@ class RemoteWalManager:
         republishing: Republishing,
         refollow: Callable[[Iterable[Partition]], None],
         wake: Callable[[Iterable[TopicIdPartition]], None],
-        config: ConfigHolder[RemoteWalSettings],
+        config: ConfigHolder[BrokerConfig],
     ) -> None:
         self._local_broker_id = local_broker_id
         self._hosted = hosted

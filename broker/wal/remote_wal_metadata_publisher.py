@@ -14,8 +14,8 @@ import structlog
 
 from broker.common.clock import Clock
 from broker.common.identifiers import TopicIdPartition
+from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
 from broker.schemas.remote_wal_metadata import (
     RemoteWalCombinedLogSegmentMetadataRecord,
@@ -46,7 +46,7 @@ class RemoteWalMetadataPublisher:
     def __init__(
         self,
         topic: MetadataTopic,
-        config: ConfigHolder[RemoteWalSettings],
+        config: ConfigHolder[BrokerConfig],
         local_broker_id: int,
         clock: Clock,
         stats: RemoteWalStats,

@@ -30,7 +30,7 @@ class WalPartitions:
     """Maps are made when a partition comes to this broker, and dropped when it leaves; they outlive its roles."""
 
     def __init__(
-        self, new_map: Callable[[], WalIntervalMap], placement: Callable[[TopicIdPartition], Placement]
+        self, new_map: Callable[[TopicIdPartition], WalIntervalMap], placement: Callable[[TopicIdPartition], Placement]
     ) -> None:
         self._new_map = new_map
         self._placement = placement

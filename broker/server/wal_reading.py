@@ -1,0 +1,79 @@
+"""WalReading: what a broker needs to follow leaders through their buckets (KIP-1176), before it has any replica."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from broker.common.chance import Chance
+from broker.common.clock import Clock
+from broker.common.disk import DiskExecutor
+from broker.common.identifiers import TopicIdPartition
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
+from broker.metadata.config_repository import ConfigRepository
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metrics.object_store_metrics import ObjectStoreMetrics
+from broker.objectstore.fault_switch import FaultSwitch
+from broker.server.broker_identity import BrokerIdentity
+from broker.server.leader_connector import LeaderConnector
+from broker.server.remote_leader_epochs import RemoteLeaderEpochs
+from broker.wal.remote_wal_stats import RemoteWalStats
+from broker.wal.remote_wal_storage_manager import make_storage_manager
+from broker.wal.wal_fetcher import WalFetcher
+from broker.wal.wal_interval_map import WalIntervalMap
+from broker.wal.wal_partitions import Placement, WalPartitions
+from broker.wal.wal_storage_context import WalStorageContext, WalStorageSettings
+
+_UNLIMITED: Final = -1
+_AS_RETENTION: Final = -2
+
+
+class WalReading:
+    """`fetcher` makes the followers; `partitions` is what has been announced, as `RemoteWal` reads it."""
+
+    def __init__(
+        self,
+        config: ConfigHolder[BrokerConfig],
+        identity: BrokerIdentity,
+        cache: MetadataCache,
+        repository: ConfigRepository,
+        leaders: LeaderConnector,
+        *,
+        clock: Clock,
+        chance: Chance,
+        disk: DiskExecutor,
+        metrics: ObjectStoreMetrics,
+        faults: FaultSwitch | None,
+    ) -> None:
+        """ConfigError when the settings name no storage that can be used."""
+        self._config, self._identity, self._cache, self._repository = config, identity, cache, repository
+        self.stats = RemoteWalStats()
+        self.store_metrics = metrics
+        settings = WalStorageSettings.of(config.current)
+        self.storage = make_storage_manager(WalStorageContext(settings, disk, chance, metrics, faults=faults))
+        self.epochs = RemoteLeaderEpochs(identity.node_id, config, leaders.address_of, leaders.connect_for_epochs)
+        self.partitions = WalPartitions(self._new_map, self._placement)
+        self.fetcher = WalFetcher(self.storage, self.epochs, self.partitions.map_of, config, self.stats, clock)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["WalReading"]:
+        """Opens the own bucket, without asking it anything.  ConfigError."""
+        async with AsyncExitStack() as stack:
+            for part in (self.storage, self.epochs, self.fetcher):
+                await stack.enter_async_context(part.running())
+            yield self
+
+    def _placement(self, partition: TopicIdPartition) -> Placement:
+        registration = self._cache.image.topics.partition_by_id(partition.topic_id, partition.partition)
+        if registration is None:
+            return Placement.UNKNOWN
+        return Placement.HERE if self._identity.node_id in registration.replicas else Placement.ELSEWHERE
+
+    def _new_map(self, partition: TopicIdPartition) -> WalIntervalMap:
+        """Objects are kept for as long as pointers are, and as records are on local disks."""
+        topic = self._repository.topic_config(partition.topic)
+        keep_ms = self._config.current.rwlmm_config_remote_wal_log_metadata_topic_retention_ms
+        local_ms = topic.retention_ms if topic.local_retention_ms == _AS_RETENTION else topic.local_retention_ms
+        if local_ms != _UNLIMITED:
+            keep_ms = min(keep_ms, local_ms)
+        return WalIntervalMap(self.storage.own_bucket, keep_ms, self.storage.is_reachable)
