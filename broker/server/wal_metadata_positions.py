@@ -82,7 +82,7 @@ class WalMetadataPositions:
         }
         try:
             await self._disk.run(write_file_atomically, self._file_system, self._path, _encode(topic_id, positions))
-        except StorageFailure as error:
+        except (StorageFailure, FileNotFoundError) as error:
             log.warning("wal_metadata_positions_not_written", path=str(self._path), error=str(error))
 
 

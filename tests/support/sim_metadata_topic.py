@@ -13,7 +13,8 @@ from broker.wal.metadata_topic import MetadataRecord
 from tests.support.builders import broker_config
 from tests.support.sim_cluster import SimCluster
 from tests.support.sim_disk import SimFileSystem
-from tests.support.sim_node import SimClock, SimDiskExecutor
+from tests.support.sim_loop import SimClock
+from tests.support.sim_node import SimDiskExecutor
 
 PREFIX = "rwlmm.config.remote.wal.log.metadata"
 PARTITIONS = 3
