@@ -23,6 +23,11 @@ class BucketCoverage:
         self._reached_offset = 0
         self._fresh_until_ms = 0
 
+    @property
+    def buckets(self) -> frozenset[str]:
+        """Those that hold something of what followers need no more, or not now."""
+        return frozenset(run.bucket for run in self._known.coverage.runs)
+
     def uncovered(self, start_offset: int, end_offset: int) -> list[OffsetRange]:
         """What of [start, end) no follower would find.  StorageFailure while the log is offline."""
         log = self._partition.log

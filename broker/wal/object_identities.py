@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from broker.common.chance import Chance
 from broker.common.clock import Clock
+from broker.common.identifiers import NO_TIMESTAMP
 from broker.wal.combined_segment import ObjectIdentity
 from broker.wal.object_key import WalObjectKey
 
@@ -32,8 +33,9 @@ class ObjectIdentities:
         self._chance = chance
         self._sequence = 0
 
-    def make(self, oldest_wait_ms: int) -> ObjectIdentity:
-        """For an object that is made now, of records that were appended up to `oldest_wait_ms` ago."""
+    def make(self, oldest_wait_ms: int | None) -> ObjectIdentity:
+        """For an object that is made now, of records that were appended up to `oldest_wait_ms` ago; None: the event
+        does not tell."""
         now_ms, broker_epoch, combined_id = self._clock.now_ms(), self._broker_epoch(), self._chance.uuid()
         self._sequence += 1
         key = WalObjectKey.at(
@@ -44,6 +46,7 @@ class ObjectIdentities:
             sequence=self._sequence,
             combined_id=combined_id,
         )
+        oldest_append_ms = NO_TIMESTAMP if oldest_wait_ms is None else now_ms - oldest_wait_ms
         return ObjectIdentity(
-            combined_id, self._broker_id, broker_epoch, now_ms, self._bucket, str(key), now_ms - oldest_wait_ms
+            combined_id, self._broker_id, broker_epoch, now_ms, self._bucket, str(key), oldest_append_ms
         )

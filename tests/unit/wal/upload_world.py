@@ -13,6 +13,7 @@ from broker.objectstore.failing_object_store import FailingObjectStore
 from broker.records.record_batch import batches
 from broker.replication.partition import Partition
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
+from broker.wal.backfill import Backfill
 from broker.wal.combiner import Combiner
 from broker.wal.leader_partition import WalLeaderPartition
 from broker.wal.object_identities import ObjectIdentities
@@ -21,6 +22,7 @@ from broker.wal.remote_wal_stats import RemoteWalStats
 from broker.wal.slice_reader import SliceReader
 from broker.wal.upload_pace import Traffic
 from broker.wal.wal_entry import WalEntry, entries_of
+from broker.wal.wal_interval_map import WalIntervalMap
 from tests.support.builders import ReplicaWorld, batch, topic_uuid
 from tests.support.sim_loop import SimClock, SimLoop, simulate
 
@@ -46,12 +48,14 @@ class RememberingPublisher:
         self.invalidated: list[tuple[TopicIdPartition, int, int]] = []
         self.may_go = asyncio.Event()
         self.may_go.set()
+        self.on_published: Callable[[RemoteWalCombinedLogSegmentMetadataRecord], None] = lambda metadata: None
 
     async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
         self.begun.append(metadata)
         await asyncio.sleep(self.seconds)
         await self.may_go.wait()
         self.published.append(metadata)
+        self.on_published(metadata)
 
     async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
         await self.may_go.wait()
@@ -105,11 +109,25 @@ class UploadWorld:
                 self.traffic.object_price, self.traffic.classic_price_per_second, someone_waits_for_all=waits
             ),
         )
+        self.metadata_lag = 0
+        self.known: dict[TopicIdPartition, WalIntervalMap] = {}
+        self.backfill = Backfill(
+            self.replicas.config,
+            self.identities,
+            self.storage,
+            self.publisher,
+            SliceReader(self.disk, self.chance.uuid),
+            self.combiner,
+            self.stats,
+            self.clock,
+            lambda: self.metadata_lag,
+        )
+        self.publisher.on_published = self._deliver
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["UploadWorld"]:
         try:
-            async with self.storage.running(), self.combiner.running():
+            async with self.storage.running(), self.combiner.running(), self.backfill.running():
                 yield self
         finally:
             self.disk.close()
@@ -136,7 +154,24 @@ class UploadWorld:
         led = self.partition(partition, topic)
         wal = self.combiner.activate(led)
         led.leader_wal = wal
+        known = self.map_of(partition, topic)
+        known.begin_epoch(led.leader_epoch)
+        known.log_moved(led.log.log_end_offset, led.log.high_watermark)
+        self.backfill.begin(led, known)
         return wal
+
+    def map_of(self, partition: int = 0, topic: str = "t") -> WalIntervalMap:
+        """What this broker knows of slices of the partition."""
+        place = self.place(partition, topic)
+        if place not in self.known:
+            self.known[place] = WalIntervalMap(OWN, 3_600_000, self.storage.is_reachable)
+        return self.known[place]
+
+    def _deliver(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+        """A broker reads what it announced itself."""
+        for each in entries_of(metadata):
+            if each.partition in self.known:
+                self.known[each.partition].add(each)
 
     def elect(self, leader: int, leader_epoch: int, partition: int = 0, topic: str = "t") -> None:
         """The metadata says so; the uploads are told as the listener does."""
@@ -145,6 +180,7 @@ class UploadWorld:
             self.lead(partition, topic)
         else:
             self.combiner.deactivate(self.place(partition, topic))
+            self.backfill.end(self.place(partition, topic))
 
     def partition(self, partition: int = 0, topic: str = "t") -> Partition:
         return self.replicas.partition(topic, partition)
@@ -161,6 +197,13 @@ class UploadWorld:
     def append(self, count: int = 1, *, size: int = 20, partition: int = 0, topic: str = "t") -> None:
         """One batch of `count` records with values of `size` bytes."""
         self.replicas.append(batch(*[b"v" * size] * count), topic=topic, partition=partition)
+
+    def append_as_follower(self, *counts: int, epoch: int = 0, partition: int = 0, topic: str = "t") -> None:
+        """What an earlier leader wrote: batches of so many records each."""
+        local = self.partition(partition, topic).log
+        for count in counts:
+            data = batch(*["v"] * count, base_offset=local.log_end_offset, partition_leader_epoch=epoch)
+            local.append_as_follower(data, epoch)
 
     def fetched(self, offset: int, partition: int = 0, topic: str = "t", replica_id: int = FOLLOWER) -> None:
         """A follower's fetch says that it has everything below `offset`."""
