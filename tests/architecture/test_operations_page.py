@@ -1,11 +1,14 @@
-"""The commands of docs/operations.md are those the tests run."""
+"""The commands of docs/operations.md are those the tests run, and what it names is there."""
+
+import re
 
 import pytest
 
+from broker.metrics.reference import all_metrics
 from broker.server.supported_features import FORMAT_ADVICE
 from tests.support.apache_controllers import FORMAT_ARGUMENTS, LATEST_RELEASE
 
-from .source_tree import ROOT
+from .source_tree import ROOT, modules
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
@@ -20,3 +23,23 @@ def test_controllers_are_formatted_as_the_page_says(release: str) -> None:
 
 def test_a_refused_broker_advises_the_same() -> None:
     assert FORMAT_ARGUMENTS[LATEST_RELEASE] in FORMAT_ADVICE
+
+
+def test_the_metrics_it_names_exist() -> None:
+    named = set(re.findall(r"`((?:kafka|broker)_[a-z_]+)", PAGE)) - _NO_METRICS
+    known = {definition.name for _, definitions in all_metrics() for definition in definitions}
+    assert len(named) > 40
+    assert named <= known, named - known
+
+
+def test_the_lines_of_the_log_it_names_are_written() -> None:
+    (section,) = re.findall(r"^### When something fails$(.*?)^###", PAGE, re.DOTALL | re.MULTILINE)
+    first_cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    named = {event for cell in first_cells for event in re.findall(r"`([a-z_]+)`", cell)} - {"access_denied"}
+    source = "\n".join(path.read_text() for path in modules())
+    assert len(named) > 20
+    assert not [event for event in named if f'"{event}"' not in source]
+
+
+# Lines of the log that begin like metrics.
+_NO_METRICS = {"broker_left_the_cluster", "broker_fenced_itself", "broker_registration_refused", "broker_registered_again"}
