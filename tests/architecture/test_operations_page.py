@@ -42,4 +42,9 @@ def test_the_lines_of_the_log_it_names_are_written() -> None:
 
 
 # Lines of the log that begin like metrics.
-_NO_METRICS = {"broker_left_the_cluster", "broker_fenced_itself", "broker_registration_refused", "broker_registered_again"}
+_NO_METRICS = {
+    "broker_left_the_cluster",
+    "broker_fenced_itself",
+    "broker_registration_refused",
+    "broker_registered_again",
+}
