@@ -55,6 +55,7 @@ class WalLeaderPartition:
 
     def appended(self, size_bytes: int) -> None:
         """So much was appended; the log end has moved."""
+        self._stats.hop(WalHop.LEADER_APPEND, self.partition.append_seconds)
         log_end_offset = self.partition.log.log_end_offset
         self._uploads.appended(self.topic_id_partition, log_end_offset, size_bytes)
         if self._timed is None:

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.leader_partition import WalLeaderPartition
+from broker.wal.remote_wal_stats import WalHop
 from broker.wal.wal_interval_map import WalIntervalMap
 
 from .storage_world import OWN
@@ -30,6 +31,18 @@ def test_what_is_appended_is_uploaded_and_followers_are_not_served(tmp_path: Pat
         assert world.publisher.offsets() == [(0, 2)]
         assert not led(world).serves_records(FOLLOWER, 0)
         assert not led(world).is_falling_back
+
+    told(tmp_path, story)
+
+
+def test_every_append_is_timed(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        partition = world.topic()
+        world.append(3)
+        world.append(2)
+        appends = world.stats.hops[WalHop.LEADER_APPEND]
+        assert appends.count == 2
+        assert appends.total > partition.append_seconds > 0
 
     told(tmp_path, story)
 
