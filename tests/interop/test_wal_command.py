@@ -1,0 +1,159 @@
+"""`wherry wal verify` with a bucket, a running broker's metadata topic and its logs: each kind of damage is found."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from broker.common.file_system import OsFileSystem
+from broker.common.identifiers import TopicIdPartition
+from broker.log.partition_metadata_file import PartitionMetadataFile
+from broker.records.record_batch import batches
+from tests.support.broker_process import BrokerProcess
+from tests.support.wal_directory import WalDirectory, events, wal_slice
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+
+METADATA_TOPIC = "__remote_wal_log_metadata"
+BATCHES = 6
+
+
+class Bucket:
+    """What a broker's log holds, in objects of its own making, announced on two partitions of the metadata topic."""
+
+    def __init__(self, broker: BrokerProcess, directory: Path, topic: str) -> None:
+        self.broker = broker
+        self.log_dirs = [broker.data]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        if METADATA_TOPIC not in admin.list_topics(timeout=10).topics:
+            admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])[METADATA_TOPIC].result(30)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        self.partition = TopicIdPartition(topic_id(broker.data / f"{topic}-0"), topic, 0)
+        self.wal = WalDirectory(directory, cluster_id(broker))
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+        for number in range(BATCHES):
+            self._producer.produce(topic, f"record {number}".encode() * 10, partition=0)
+            self._producer.flush(10)
+        self.records = (broker.data / f"{topic}-0" / f"{0:020d}.log").read_bytes()
+        found = list(batches(self.records))
+        assert len(found) == BATCHES
+        middle = sum(batch.size_bytes for batch in found[:3])
+        self.objects = [
+            self.wal.store(wal_slice(self.partition, number, part, leader_epoch=0))
+            for number, part in enumerate((self.records[:middle], self.records[middle:]), 1)
+        ]
+
+    def announce(self, *values: bytes, partition: int = 0) -> None:
+        for value in values:
+            self._producer.produce(METADATA_TOPIC, value, partition=partition)
+        self._producer.flush(10)
+
+    def announce_all(self) -> None:
+        for combined in self.objects:
+            combined_event, *slice_events = events(combined)
+            self.announce(combined_event)
+            self.announce(*slice_events, partition=1)
+
+    def verify(self, *arguments: str) -> tuple[int, list[str]]:
+        """Exit code and lines."""
+        command = [sys.executable, "-m", "broker", "wal", "verify", self.wal.url]
+        command += ["--bootstrap-server", self.broker.bootstrap, *arguments]
+        for directory in self.log_dirs:
+            command += ["--log-dir", str(directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stderr == ""
+        return done.returncode, done.stdout.splitlines()
+
+
+def cluster_id(broker: BrokerProcess) -> str:
+    fields = dict(
+        line.split("=", 1) for line in (broker.data / "meta.properties").read_text().splitlines() if "=" in line
+    )
+    return fields["cluster.id"].replace("\\", "")
+
+
+def topic_id(directory: Path) -> UUID:
+    found = PartitionMetadataFile(OsFileSystem(), directory).read()
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("wal-command")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bucket(own: BrokerProcess, topic: str, tmp_path: Path) -> Bucket:
+    return Bucket(own, tmp_path / "bucket", topic)
+
+
+def test_a_bucket_that_holds_what_it_should(bucket: Bucket) -> None:
+    bucket.announce_all()
+    size = sum(combined.size for combined in bucket.objects)
+    code, lines = bucket.verify()
+    assert (code, len(lines)) == (0, 1), lines
+    assert lines[0].startswith(f"2 objects, 2 slices, {size} bytes; 0 not yet announced, ")
+    assert lines[0].endswith(f"; batches in logs: {BATCHES} equal, 0 superseded, 0 absent; 0 problems")
+
+
+def flip_a_byte(bucket: Bucket) -> str:
+    file = bucket.wal.file(bucket.objects[0])
+    data = bytearray(file.read_bytes())
+    data[100] ^= 0x10
+    file.write_bytes(data)
+    return f"corrupt   {bucket.objects[0].metadata.object_key}: Slice 0 to 2 of "
+
+
+def lose_an_object(bucket: Bucket) -> str:
+    bucket.wal.file(bucket.objects[1]).unlink()
+    return f"missing   {bucket.objects[1].metadata.object_key}: announced "
+
+
+def store_something_foreign(bucket: Bucket) -> str:
+    (bucket.wal.path / "notes.txt").write_text("not ours")
+    return "foreign   notes.txt: no key of an object of the WAL"
+
+
+def leave_an_orphan(bucket: Bucket) -> str:
+    orphan = bucket.wal.store(wal_slice(bucket.partition, 9, bucket.records, leader_epoch=0))
+    return f"orphan    {orphan.metadata.object_key}: stored "
+
+
+def change_a_log(bucket: Bucket) -> str:
+    """The bucket has what was acknowledged; the disk of another broker does not any more."""
+    name = f"{bucket.partition.topic}-0"
+    other = bucket.wal.path.parent / "other-broker"
+    shutil.copytree(bucket.broker.data / name, other / name)
+    data = bytearray(bucket.records)
+    data[-1] ^= 1
+    (other / name / f"{0:020d}.log").write_bytes(data)
+    bucket.log_dirs.append(other)
+    return (
+        f"log       {bucket.objects[1].metadata.object_key}: {name}: offset {BATCHES - 1} of epoch 0 has other bytes in"
+    )
+
+
+@pytest.mark.parametrize(
+    "damage", [flip_a_byte, lose_an_object, store_something_foreign, leave_an_orphan, change_a_log]
+)
+def test_each_damage_is_found(bucket: Bucket, damage: Callable[[Bucket], str]) -> None:
+    bucket.announce_all()
+    expected = damage(bucket)
+    code, lines = bucket.verify("--orphan-age", "0", "--quiet")
+    assert code == 1
+    (line,) = lines
+    assert line.startswith(expected), line
+
+
+def test_an_object_that_is_not_announced_yet_may_be_on_its_way(bucket: Bucket) -> None:
+    code, lines = bucket.verify()
+    assert code == 0
+    assert "2 not yet announced" in lines[-1]
