@@ -237,6 +237,11 @@ class UploadQueue:
         return self._dirty.keys()
 
     @property
+    def objects(self) -> list[CombinedObject]:
+        """That which is being put together, and those on their way."""
+        return ([self._making] if self._making is not None else []) + self._objects
+
+    @property
     def is_making(self) -> bool:
         """Whether an object is being put together."""
         return self._making is not None
