@@ -1,6 +1,6 @@
 """RemoteWalMetrics: replication through a bucket (KIP-1176), in the manner of KIP-405's metrics."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from broker.metrics.registry import OWNERS_PER_PAUSE, PAUSE, MetricsRegistry, Sample
@@ -61,6 +61,14 @@ class MeasuredStorage(Protocol):
 class MeasuredStores(Protocol):
     @property
     def stores(self) -> Collection[str]: ...
+
+
+class MeasuredObjects(Protocol):
+    """What a scrape reads of the table of live objects."""
+
+    def __len__(self) -> int: ...
+    @property
+    def live_bytes(self) -> int: ...
 
 
 class MeasuredTopic(Protocol):
@@ -142,7 +150,7 @@ class RemoteWalMetrics:
         self._storage: MeasuredStorage | None = None
         self._stores: MeasuredStores | None = None
         self._metadata_topic: MeasuredTopic | None = None
-        self._objects: Sized = ()
+        self._objects: MeasuredObjects | None = None
         self._check: MeasuredCheck | None = None
         for bean, attribute, documentation, action in _TOPIC_COUNTERS:
             self._topic_counter(bean, attribute, documentation, action)
@@ -161,7 +169,7 @@ class RemoteWalMetrics:
         storage: MeasuredStorage | None = None,
         stores: MeasuredStores | None = None,
         metadata_topic: MeasuredTopic | None = None,
-        objects: Sized = (),
+        objects: MeasuredObjects | None = None,
         check: MeasuredCheck | None = None,
     ) -> None:
         """`uploads` is the combiner, `stores` the metrics of object stores, `objects` the table of live ones, `check`
@@ -300,8 +308,13 @@ class RemoteWalMetrics:
         self._registry.gauge(
             "broker_wal_objects_live",
             "Objects of this broker in its bucket that metadata names.",
-            lambda: len(self._objects),
+            lambda: 0 if self._objects is None else len(self._objects),
             action="Growing for hours: deleting fails, or local.retention.ms of the topics is long.",
+        )
+        self._registry.gauge(
+            "broker_wal_objects_live_bytes",
+            "The size of those objects, which is paid for by the month.",
+            lambda: 0 if self._objects is None else self._objects.live_bytes,
         )
 
         def orphans() -> Iterable[Sample]:

@@ -171,6 +171,7 @@ class RemoteWal:
             prices=Prices.of(settings),
             zone_of=self._zone_of,
             spread=self._spread,
+            live_bytes=lambda: self.objects.live_bytes,
             time=lambda: asyncio.get_running_loop().time(),
         )
 

@@ -30,13 +30,15 @@ PackedKey = bytes
 class ObjectGroup:
     """Objects that are kept and deleted together: one, or what is left of a minute.
 
-    `end_offsets` are the highest, inclusive, of each partition; `uploaded_ms` is the time of the newest.
+    `end_offsets` are the highest, inclusive, of each partition; `uploaded_ms` is the time of the newest; `size_bytes`
+    is of all objects.
     """
 
-    __slots__ = ("bucket", "end_offsets", "keys", "uploaded_ms")
+    __slots__ = ("bucket", "end_offsets", "keys", "size_bytes", "uploaded_ms")
 
-    def __init__(self, bucket: str, uploaded_ms: int) -> None:
+    def __init__(self, bucket: str, uploaded_ms: int, size_bytes: int) -> None:
         self.bucket = bucket
+        self.size_bytes = size_bytes
         self.uploaded_ms = uploaded_ms
         self.keys: list[PackedKey] = []
         self.end_offsets: dict[TopicIdPartition, int] = {}
@@ -64,6 +66,7 @@ class WalObjectTable:
         self._single: OrderedDict[PackedKey, ObjectGroup] = OrderedDict()  # in the order they were announced
         self._by_minute: OrderedDict[tuple[int, str], ObjectGroup] = OrderedDict()
         self._slice_count = 0
+        self._live_bytes = 0
         self.forgotten_until_ms = -1
         """Objects as old as this, or older, may be unknown here though they were announced."""
 
@@ -75,12 +78,18 @@ class WalObjectTable:
         """Rows kept: one per partition and object, or per partition and minute."""
         return self._slice_count
 
+    @property
+    def live_bytes(self) -> int:
+        """The size of all objects; about, once some of a minute are deleted and others are not."""
+        return self._live_bytes
+
     def add(self, record: RemoteWalCombinedLogSegmentMetadataRecord) -> bool:
         """An object was announced.  False, and nothing changes, when it is known or not this broker's own."""
         packed = self._pack(record.object_key)
         if packed is None or packed in self._group_of:
             return False
-        group = ObjectGroup(record.bucket, record.event_timestamp_ms)
+        group = ObjectGroup(record.bucket, record.event_timestamp_ms, record.object_size_in_bytes)
+        self._live_bytes += group.size_bytes
         group.keys.append(packed)
         self._slice_count += group.take_ends(
             (row.remote_log_segment_id.topic_id_partition.topic_id_partition, row.end_offset) for row in record.slices
@@ -114,7 +123,11 @@ class WalObjectTable:
                 self._single.pop(packed, None)
                 touched[id(group)] = group
         for group in touched.values():
-            group.keys = [packed for packed in group.keys if packed in self._group_of]
+            left = [packed for packed in group.keys if packed in self._group_of]
+            gone_bytes = group.size_bytes * (len(group.keys) - len(left)) // len(group.keys)
+            group.size_bytes -= gone_bytes
+            self._live_bytes -= gone_bytes
+            group.keys = left
             if not group.keys:
                 self._slice_count -= len(group.end_offsets)
                 if self._by_minute.get(_minute_of(group)) is group:
@@ -135,6 +148,7 @@ class WalObjectTable:
             self._by_minute[minute] = single
             return
         group.uploaded_ms = max(group.uploaded_ms, single.uploaded_ms)
+        group.size_bytes += single.size_bytes
         group.keys.extend(single.keys)
         self._slice_count += group.take_ends(single.end_offsets.items()) - len(single.end_offsets)
         for packed in single.keys:
@@ -147,6 +161,7 @@ class WalObjectTable:
             _, group = self._single.popitem(last=False)
         self.forgotten_until_ms = max(self.forgotten_until_ms, group.uploaded_ms)
         self._slice_count -= len(group.end_offsets)
+        self._live_bytes -= group.size_bytes
         for packed in group.keys:
             self._group_of.pop(packed, None)
 

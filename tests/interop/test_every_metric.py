@@ -88,6 +88,7 @@ MOVED_BY_UNIT_TEST = {
     "broker_wal_combine_linger_seconds": _WAL_OWNERS,
     "broker_wal_bucket_circuit_open": _WAL_OWNERS,
     "broker_wal_objects_live": _WAL_OWNERS,
+    "broker_wal_objects_live_bytes": _WAL_OWNERS,
     "broker_wal_orphan_objects_deleted_total": _WAL_OWNERS,
     "broker_wal_metadata_consumer_lag_records": _WAL_OWNERS,
     "broker_wal_metadata_retention_violations": _WAL_OWNERS,

@@ -53,6 +53,13 @@ class Storage:
         return bucket not in self.closed
 
 
+class Objects:
+    live_bytes = 12_345
+
+    def __len__(self) -> int:
+        return 11
+
+
 @dataclass
 class MetadataTopic:
     lag: int = 42
@@ -131,7 +138,7 @@ def test_every_other_value_is_read_from_its_owner() -> None:
         storage=Storage(),
         stores=stores,
         metadata_topic=MetadataTopic(),
-        objects=range(11),
+        objects=Objects(),
         check=Check(),
     )
     assert world.value(f"{TOPIC}copylagbytes", topic="t") == 1234
@@ -145,6 +152,7 @@ def test_every_other_value_is_read_from_its_owner() -> None:
     assert world.value("broker_wal_bucket_circuit_open", store="s3://gone") == 1
     assert world.value("broker_wal_bucket_circuit_open", store="s3://here") == 0
     assert world.value("broker_wal_objects_live") == 11
+    assert world.value("broker_wal_objects_live_bytes") == 12_345
     assert world.value("broker_wal_orphan_objects_deleted_total") == 5
     assert world.value("broker_wal_metadata_consumer_lag_records") == 42
     assert world.value("broker_wal_metadata_retention_violations") == 1

@@ -151,3 +151,24 @@ def test_too_many_partitions_a_minute_are_forgotten_too() -> None:
     assert table.forgotten_until_ms == START_MS
     table.add(announced(9, {FOO._replace(partition=each): 1 for each in range(3)}, at_ms=300_000))
     assert len(table) == 0 and table.slice_count == 0
+
+
+def test_the_size_of_what_is_live_is_known() -> None:
+    table = WalObjectTable(CLUSTER, 1, slices_max=2)
+    records = [dataclasses.replace(announced(number), object_size_in_bytes=100 * number) for number in (1, 2, 3)]
+    for record in records:
+        table.add(record)
+    assert not table.add(records[0])
+    assert table.live_bytes == 600
+    first, *others = [packed for group in table.groups() for packed in group.keys]
+    table.remove([first])  # one of two that are kept together: half of their 300 bytes
+    assert table.live_bytes == 450
+    table.remove(others)
+    assert (table.live_bytes, len(table)) == (0, 0)
+
+
+def test_what_is_forgotten_is_not_counted_any_more() -> None:
+    table = WalObjectTable(CLUSTER, 1, objects_max=1)
+    for number in (1, 2):
+        table.add(dataclasses.replace(announced(number), object_size_in_bytes=100 * number))
+    assert table.live_bytes == 200
