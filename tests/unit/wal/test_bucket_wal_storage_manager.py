@@ -72,6 +72,7 @@ def test_19_an_upload_is_repeated_with_the_same_key_and_bytes(fault: Fault) -> N
             await manager.copy_wal_combined_segment(combined)
             assert buckets.objects() == {KEY: bytes_of(combined)}
             assert buckets.store().occurred[fault] == 2
+            assert manager.throttled_count == (2 if fault is Fault.SLOW_DOWN else 0)
 
     told(story())
 

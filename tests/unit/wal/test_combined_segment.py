@@ -4,11 +4,14 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from broker.schemas.remote_wal_metadata import decode, encode
+from broker.schemas.remote_wal_metadata import decode, encode, slice_records
 from broker.wal.combined_segment import (
     FOOTER_SIZE,
     TABLE_SIZE_MAX,
     CorruptObjectError,
+    ObjectIdentity,
+    append_time_of,
+    build_combined_segment,
     read_object,
     read_table,
     table_range,
@@ -18,7 +21,7 @@ from broker.wal.combined_segment import (
 from broker.wal.slice_verifier import verify_slice
 from broker.wal.wal_entry import entries_of
 
-from .wal_world import BAR, BUCKET, FOO, batch, bytes_of, log_bytes, make_object, make_slice
+from .wal_world import BAR, BUCKET, FOO, batch, bytes_of, log_bytes, make_object, make_slice, new_id
 
 BAZ = FOO._replace(topic="baz", partition=0)
 FOO_SLICE = make_slice(log_bytes((0, 2), (0, 3), start=5), start=5)
@@ -122,3 +125,15 @@ def test_the_bound_of_a_table_holds() -> None:
     bound = TABLE_SIZE_MAX + 200 * table_row_size_max(topic.topic, 3)
     taken = combined.size - sum(each.size for each in slices)
     assert bound * 0.95 < taken <= bound
+
+
+def test_the_event_and_the_table_tell_when_the_oldest_record_was_appended() -> None:
+    identity = ObjectIdentity(new_id(), 1, 7, 2000, BUCKET, "wal/k", oldest_append_ms=1_764_000_000_123)
+    combined = build_combined_segment(identity, [FOO_SLICE], lambda partition: ())
+    assert combined.metadata.custom_metadata == bytes.fromhex("0000019ab697e87b")
+    assert read_object(bytes_of(combined)) == combined.metadata
+    assert append_time_of(combined.metadata.custom_metadata) == 1_764_000_000_123
+    (event,) = slice_records(combined.metadata)
+    assert append_time_of(event.custom_metadata) == 1_764_000_000_123
+    assert make_object([FOO_SLICE]).metadata.custom_metadata is None
+    assert (append_time_of(None), append_time_of(b"other")) == (None, None)

@@ -19,6 +19,7 @@ class Log:
         self.segments: list[list[bytes]] = [[]]
         self.start_offset = 0
         self.end_offset = 0
+        self.size = 0
         self.term: LeaderTerm | None = LeaderTerm(1, 0)
 
     def read(self, offset: int) -> bytes:
@@ -58,6 +59,7 @@ class Leader:
         data = batch(log.end_offset, count, epoch=log.term.leader_epoch, value=value)
         log.segments[-1].append(data)
         log.end_offset += count
+        log.size += len(data)
         self.queue.appended(partition, log.end_offset, len(data), self.now_ms)
 
     def make(self) -> CombinedObject | None:
@@ -545,3 +547,99 @@ def test_a_partition_deleted_while_its_object_is_on_its_way() -> None:
     leader.queue.acknowledged(made)
     leader.queue.failed(made, leader.now_ms)
     assert leader.uploads(BAR).wal_next == 1
+
+
+def test_the_age_of_what_waits_is_that_of_its_oldest_record_also_under_steady_load() -> None:
+    leader = Leader(max_bytes=4000, min_bytes=1)
+    leader.add()
+    began_ms = leader.now_ms
+    for _ in range(100):
+        leader.append(size=1500)  # more than an object takes: something always waits
+        leader.now_ms += 10
+        leader.append(size=1500)
+        made = leader.make()
+        assert made is not None
+        assert leader.store(made) == [made]
+        leader.queue.acknowledged(made)
+    assert leader.now_ms - began_ms == 1000
+    since_ms = leader.queue.unannounced_since_ms(FOO)
+    assert since_ms is not None and began_ms < since_ms < leader.now_ms
+    assert leader.queue.oldest_wait_ms(leader.now_ms) == leader.now_ms - since_ms
+    log, first = leader.logs[FOO], leader.uploads().wal_next
+    assert leader.now_ms - since_ms == 10 * ((log.end_offset - first) // 2)  # two batches each 10 ms
+
+
+def test_what_is_on_its_way_and_what_is_given_back_is_as_old_as_it_was() -> None:
+    leader = Leader()
+    leader.add()
+    assert (leader.queue.unannounced_since_ms(FOO), leader.queue.unannounced_bytes(FOO)) == (None, 0)
+    leader.append(size=200)
+    appended_ms = leader.now_ms
+    first = leader.made()
+    leader.append(size=300)
+    assert leader.queue.unannounced_since_ms(FOO) == appended_ms
+    assert leader.queue.unannounced_bytes(FOO) == leader.logs[FOO].size
+    leader.queue.failed(first, leader.now_ms)
+    assert leader.queue.unannounced_since_ms(FOO) == appended_ms
+    assert leader.queue.oldest_wait_ms(leader.now_ms) == 100
+    again = leader.made()
+    leader.store(again)
+    leader.queue.acknowledged(again)
+    assert leader.queue.unannounced_since_ms(FOO) is None
+    assert leader.queue.unannounced_since_ms(BAR) is None
+
+
+def test_few_ages_are_kept_of_what_waits_for_long() -> None:
+    leader = Leader()
+    leader.add()
+    leader.queue.limits = UploadLimits(max_bytes=200)
+    for _ in range(1000):
+        leader.append(size=100)
+        leader.now_ms += 20
+    assert len(leader.queue._partitions[FOO].ages) == 256
+
+
+def test_a_partition_that_cannot_be_read_waits_alone() -> None:
+    leader = Leader()
+    leader.add()
+    leader.add(BAR)
+    leader.append()
+    leader.append(BAR)
+    leader.now_ms += 100
+    making = leader.queue.begin_object(leader.now_ms)
+    assert making is not None
+    read = leader.queue.next_read(making)
+    assert read is not None and read.partition == FOO
+    leader.queue.read_failed(making, read, SliceReadError("disk"), hold_until_ms=leader.now_ms + 1000)
+    read = leader.queue.next_read(making)
+    assert read is not None and read.partition == BAR
+    leader.queue.filled(making, read, None)
+    assert not leader.queue.seal(making)
+    assert leader.queue.has_objects is False
+    assert list(leader.queue.dirty) == [BAR]
+    assert leader.queue.wait_ms(leader.now_ms) == 10  # BAR's turn
+    made = leader.made()
+    assert {each.partition for each in made.slices} == {BAR}
+    leader.append()  # does not end the pause
+    assert leader.queue.wait_ms(leader.now_ms) == 900
+    leader.now_ms += 900
+    made = leader.made()
+    assert offsets(made.slices) == [(0, 1)]
+    leader.queue.deactivate(FOO)
+    assert leader.queue.wait_ms(leader.now_ms) is None
+
+
+def test_objects_are_held_until_nothing_is_to_come_of_them() -> None:
+    leader = Leader()
+    leader.add()
+    leader.append()
+    made = leader.made()
+    assert (leader.queue.holds(made), leader.queue.has_objects, leader.queue.objects) == (True, True, [made])
+    leader.store(made)
+    leader.queue.acknowledged(made)
+    assert (leader.queue.holds(made), leader.queue.has_objects, leader.queue.objects) == (False, False, [])
+    leader.append()
+    leader.now_ms += 100
+    making = leader.queue.begin_object(leader.now_ms)
+    assert making is not None and leader.queue.is_making
+    assert leader.queue.objects == [making]
