@@ -32,6 +32,8 @@ _FOOTER: Final = struct.Struct(">iI4sb")
 FOOTER_SIZE: Final = _FOOTER.size
 _MAGIC: Final = b"KWAL"
 _VERSION: Final = 1
+_INT32: Final = struct.Struct(">i")
+_AFTER_SIZE: Final = 8 + 1 + 1 + 1 + 1  # the timestamp; no slices, no custom metadata; state, and no tags
 _APPEND_TIME: Final = struct.Struct(">q")
 
 # Upper bounds of what a table takes, so that an object can be filled up to its limit before the table exists.
@@ -104,11 +106,19 @@ def build_combined_segment(
         slices=tuple(rows),
         custom_metadata=_append_time(identity.oldest_append_ms),
     )
-    object_size = position + len(encode(metadata)) + FOOTER_SIZE  # the size field is as wide whatever it holds
+    table = bytearray(encode(metadata))
+    object_size = position + len(table) + FOOTER_SIZE
     metadata = dataclasses.replace(metadata, object_size_in_bytes=object_size)
-    table = encode(metadata)
+    _INT32.pack_into(table, _size_position(metadata), object_size)  # rather than encode hundreds of slices again
     footer = _FOOTER.pack(len(table), crc32c(table), _MAGIC, _VERSION)
-    return CombinedSegment(metadata, table, (*(each.records for each in ordered), table + footer))
+    event = bytes(table)
+    return CombinedSegment(metadata, event, (*(each.records for each in ordered), event + footer))
+
+
+def _size_position(metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> int:
+    """Where the size of the object stands in the encoded event."""
+    without_slices = encode(dataclasses.replace(metadata, slices=(), custom_metadata=None))
+    return len(without_slices) - _INT32.size - _AFTER_SIZE
 
 
 def append_time_of(custom_metadata: bytes | None) -> int | None:
