@@ -103,12 +103,16 @@ class BucketFollower:
 
     async def stop(self) -> None:
         assert self._task is not None
+        if self._task.done():
+            await self._task  # it has failed
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
         while True:
             await self.fetch()
+            now = self._loop.time()
+            assert len(self.answered) < 100 or self.answered[-100][0] < now, "a loop of fetches that takes no time"
 
     async def fetch(self) -> list[FetchPartitionResult]:
         """One fetch; what its answer tells."""
