@@ -5,7 +5,7 @@ follower takes what was handed in by the leader of its own epoch, in order, afte
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from broker.common.errors import NotLeaderOrFollowerError
 from broker.log.file_records import read
@@ -59,6 +59,7 @@ class PlainLeaderWal(LeaderWal):
 
     def __init__(self, bucket: PlainBucket, partition: Partition) -> None:
         self.falls_back: set[int] = set()
+        self.leader_epoch = partition.leader_epoch
         self._bucket = bucket
         self._partition = partition
         self._next_offset = partition.log.log_start_offset
@@ -114,20 +115,31 @@ class PlainBucketFollower(BucketFollower):
             return
         if not state.is_agreed or state.is_resetting:
             return
-        offset = state.fetch_offset
-        found = [batch for batch in self._bucket.slices.get(state.leader_epoch, ()) if batch.base_offset >= offset]
-        if found and found[0].base_offset == offset:
+        found = self._from_here(self._bucket.slices.get(state.leader_epoch, ()))
+        if found:
             self._is_getting = True
             asyncio.get_running_loop().call_later(self._bucket.latency(), self._got, found, self._generation)
 
-    def _got(self, found: list[RecordBatch], generation: int) -> None:
+    def _got(self, found: Sequence[RecordBatch], generation: int) -> None:
         self._is_getting = False
-        state = self.state
         if self.is_careless or (generation == self._generation and not self._is_stopped):
-            left = [batch for batch in found if batch.base_offset >= state.fetch_offset]
-            if left and left[0].base_offset == state.fetch_offset:
+            left = self._from_here(found)
+            end_offset = self.state.fetch_offset
+            if left:
+                restart_at = left[0].base_offset if left[0].base_offset < end_offset else None
                 try:
-                    state.append(left)
+                    self.state.append(left, restart_at)
                 except NotLeaderOrFollowerError:
                     self._bucket.refused_appends += 1
         self.pump()
+
+    def _from_here(self, found: Iterable[RecordBatch]) -> Sequence[RecordBatch]:
+        """From the batch at the log end on; an empty log may begin with the batch around it."""
+        end_offset = self.state.fetch_offset
+        left = [batch for batch in found if batch.next_offset > end_offset]
+        if not left or left[0].base_offset > end_offset:
+            return ()
+        is_whole = left[0].base_offset == end_offset
+        local = self.state.replica.partition.local_log
+        is_empty = local is not None and local.log_start_offset == end_offset
+        return left if is_whole or is_empty else ()
