@@ -1,7 +1,7 @@
 """Planted bugs: does the simulation find what it is for?
 
-Each patch in `planted/` breaks one rule of replication.  Its first lines say which.  It is applied to a copy of the
-tree, and the copy's simulation must fail within 200 seeds:
+Each patch in `planted/` breaks one rule of replication, in `planted/wal/` one of replication through buckets.  Its
+first lines say which.  It is applied to a copy of the tree, and the copy's simulation must fail within 200 seeds:
 
     python -m tests.simulation.planted                  # `make planted`; or with names of patches
 """
@@ -23,7 +23,7 @@ COPIED: Final = ("broker", "tests/__init__.py", "tests/support", "tests/simulati
 
 
 def patches(names: list[str]) -> list[Path]:
-    return [path for path in sorted(PATCHES.glob("*.patch")) if not names or path.stem in names]
+    return [path for path in sorted(PATCHES.rglob("*.patch")) if not names or path.stem in names]
 
 
 def copy_tree(target: Path) -> None:
@@ -50,9 +50,11 @@ def find(patch: Path) -> str:
         copy_tree(tree)
         complaint = apply(patch, tree)
         assert not complaint, f"{patch.name}: {complaint}"
-        command = [sys.executable, "-m", "tests.simulation.hunt", "--seeds", str(SEEDS), "--stop", "--jobs", "1"]
+        story = "wal" if patch.parent.name == "wal" else "cluster"
+        command = [sys.executable, "-m", "tests.simulation.hunt", "--story", story]
+        command += ["--seeds", str(SEEDS), "--stop", "--jobs", "1"]
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-        found = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+        found = [line for line in done.stdout.splitlines() if line.startswith(f"{story} seed ")]
         assert found or done.returncode == 0, done.stderr
         return found[0] if found else ""
 

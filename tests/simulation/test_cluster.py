@@ -9,8 +9,6 @@ and belongs into cluster_regressions.txt together with what it found.
 
 import logging
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +17,13 @@ import pytest
 import structlog
 
 from tests.simulation import cluster
+from tests.simulation.hunt import run_elsewhere
 
 pytestmark = pytest.mark.simulation
 
 SEEDS = int(os.environ.get("WHERRY_CLUSTER_SEEDS", "200"))
 ONE_SEED = os.environ.get("WHERRY_SEED")
 REGRESSIONS = Path(__file__).with_name("cluster_regressions.txt")
-ROOT = Path(__file__).parents[2]
 
 FAULTS_AND_STATES = (
     "power cut",
@@ -101,14 +99,5 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     """In this process, and in another with other string hashes."""
     seed = seeds()[0]
     first = cluster.run(seed)
-    script = f"from tests.simulation.cluster import run; print(run({seed}).fingerprint)"
     for hash_seed in ("0", "4711"):
-        again = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert again.stdout.splitlines()[-1] == first.fingerprint, f"with PYTHONHASHSEED={hash_seed}"
+        assert run_elsewhere("cluster", seed, hash_seed) == first.fingerprint, f"with PYTHONHASHSEED={hash_seed}"

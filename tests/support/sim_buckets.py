@@ -66,6 +66,10 @@ class SimBucket(DecoratedObjectStore):
         """How many requests of these kinds there were."""
         return sum(each.operation in operations for each in self.asked)
 
+    @property
+    def is_troubled(self) -> bool:
+        return self.faults.plan != FaultPlan() or self.latency != LATENCY
+
     def heal(self) -> None:
         self.faults.plan = FaultPlan()
         self.latency = LATENCY
@@ -112,6 +116,10 @@ class SimBuckets:
 
     def zone(self, number: int) -> SimBucket:
         return self.by_url[self.urls[number]]
+
+    def zone_of(self, node_id: int) -> int:
+        """In which zone a broker stands."""
+        return node_id % len(self.urls)
 
     @property
     def occurred(self) -> Counter[str]:

@@ -260,6 +260,11 @@ class SimNode:
     def is_on(self) -> bool:
         return self._context is not None
 
+    @property
+    def processes(self) -> list[Node]:
+        """All there ever were; the last one may be running."""
+        return self._past if self.node is None else [*self._past, self.node]
+
     async def start(self) -> None:
         """Switch on and wait until clients are served.  Crashed when the power is cut before."""
         assert self._context is None, f"{self.name} is on"
