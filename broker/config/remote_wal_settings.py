@@ -13,8 +13,6 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 STORAGE_PREFIX: Final = "rwsm.config."
 METADATA_PREFIX: Final = "rwlmm.config."
 
-_NOT_WIRED: Final = "Records do not go through a bucket yet."
-
 
 COST_POLICIES: Final = ("latency", "balanced", "economy")
 OBJECT_RETENTION_MODES: Final = ("local", "replicated")
@@ -56,7 +54,6 @@ class RemoteWalSettings(Config):
         "remote.wal.storage.system.enable",
         BOOLEAN,
         default=False,
-        no_effect=_NOT_WIRED,
         doc="Whether topics may have `remote.wal.enable=true` here. Brokers and controllers of a cluster must agree; a "
         "broker without it does not start while such topics exist.",
     )
@@ -66,7 +63,6 @@ class RemoteWalSettings(Config):
         default=(),
         valid=NAMES_OR_EXPRESSIONS,
         update=UpdateMode.CLUSTER_WIDE,
-        no_effect=_NOT_WIRED,
         doc="Topics treated as if they had `remote.wal.enable=true`: names, or regular expressions that match the "
         "whole name (Python's syntax, without commas). For clusters under Apache Kafka's controllers, which refuse to "
         "store settings of topics that they do not know.",
@@ -75,7 +71,6 @@ class RemoteWalSettings(Config):
         "remote.wal.storage.manager.class.name",
         STRING,
         valid=NON_EMPTY,
-        no_effect=_NOT_WIRED,
         doc="What keeps the objects: `S3WalStorageManager`, `LocalWalStorageManager` (a directory that all brokers "
         "see), or the dotted path of a Python class.",
     )
@@ -84,7 +79,6 @@ class RemoteWalSettings(Config):
         STRING,
         default=STORAGE_PREFIX,
         valid=NON_EMPTY,
-        no_effect=_NOT_WIRED,
         doc="How the names of the storage manager's own settings begin.",
     )
     remote_wal_metadata_manager_impl_prefix = Setting(
@@ -92,7 +86,6 @@ class RemoteWalSettings(Config):
         STRING,
         default=METADATA_PREFIX,
         valid=NON_EMPTY,
-        no_effect=_NOT_WIRED,
         doc="How the names of the metadata topic's settings begin.",
     )
     rwsm_config_bucket = optional(
@@ -100,40 +93,34 @@ class RemoteWalSettings(Config):
         STRING,
         importance=HIGH,
         valid=BUCKET_URL,
-        no_effect=_NOT_WIRED,
         doc="The bucket this broker uploads to, in its own zone: `s3://bucket` or `file:///directory`.",
     )
     rwsm_config_endpoint_url = optional(
         "rwsm.config.endpoint.url",
         STRING,
         valid=HTTP_URL,
-        no_effect=_NOT_WIRED,
         doc="The address of a store that is compatible with S3; AWS without it.",
     )
     rwsm_config_region = optional(
         "rwsm.config.region",
         STRING,
         valid=NON_EMPTY,
-        no_effect=_NOT_WIRED,
         doc="The region of the buckets; without it, that of the environment or of the AWS profile.",
     )
     rwsm_config_access_key = optional(
         "rwsm.config.access.key",
         PASSWORD,
-        no_effect=_NOT_WIRED,
         doc="The id of the key that requests are signed with; without it the usual chain of AWS is asked.",
     )
     rwsm_config_secret_key = optional(
         "rwsm.config.secret.key",
         PASSWORD,
-        no_effect=_NOT_WIRED,
         doc="The secret of that key.",
     )
     rwsm_config_path_style = Setting(
         "rwsm.config.path.style",
         BOOLEAN,
         default=False,
-        no_effect=_NOT_WIRED,
         doc="Whether the bucket's name is part of the path rather than of the host name, as most compatible stores "
         "want it.",
     )
@@ -141,7 +128,6 @@ class RemoteWalSettings(Config):
         "rwsm.config.az.id",
         STRING,
         valid=NON_EMPTY,
-        no_effect=_NOT_WIRED,
         doc="The id of this broker's zone, such as `use1-az4`. Given, a directory bucket of another zone is refused.",
     )
     rwsm_config_key_prefix = Setting(
@@ -149,7 +135,6 @@ class RemoteWalSettings(Config):
         STRING,
         default="",
         valid=KEY_PREFIX,
-        no_effect=_NOT_WIRED,
         doc="What the keys of all objects begin with, when the bucket is shared with others; it ends with a slash.",
     )
     rwlmm_config_remote_wal_log_metadata_topic_num_partitions = Setting(
@@ -157,7 +142,6 @@ class RemoteWalSettings(Config):
         INT,
         default=50,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="The number of partitions of `__remote_wal_log_metadata` when it is created; it never changes afterwards.",
     )
     rwlmm_config_remote_wal_log_metadata_topic_replication_factor = Setting(
@@ -165,7 +149,6 @@ class RemoteWalSettings(Config):
         SHORT,
         default=3,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="The number of replicas of `__remote_wal_log_metadata` when it is created.",
     )
     rwlmm_config_remote_wal_log_metadata_topic_retention_ms = Setting(
@@ -173,7 +156,6 @@ class RemoteWalSettings(Config):
         LONG,
         default=7_200_000,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How long pointers to objects are kept, in milliseconds: the longest absence of a replica that a bucket "
         "makes up for. It must be longer than `local.retention.ms` of every tiered topic that goes through a bucket.",
     )
@@ -182,7 +164,6 @@ class RemoteWalSettings(Config):
         STRING,
         default="all",
         valid=one_of("all", "-1", "1"),
-        no_effect=_NOT_WIRED,
         doc="Which replicas must have a pointer before it counts as published; `1` is sooner, and may lose pointers "
         "(never records) with a broker.",
     )
@@ -191,7 +172,6 @@ class RemoteWalSettings(Config):
         INT,
         default=10,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How often it is looked whether there is enough for another object, in milliseconds.",
     )
     remote_wal_combine_max_bytes = Setting(
@@ -199,7 +179,6 @@ class RemoteWalSettings(Config):
         INT,
         default=524_288,
         valid=at_least(4096),
-        no_effect=_NOT_WIRED,
         doc="The greatest size of an object; a record batch that is larger travels alone.",
     )
     remote_wal_combine_min_bytes = Setting(
@@ -207,7 +186,6 @@ class RemoteWalSettings(Config):
         INT,
         default=102_400,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="An object smaller than this waits for more, no longer than `remote.wal.combine.max.linger.ms`.",
     )
     remote_wal_combine_max_linger_ms = Setting(
@@ -215,7 +193,6 @@ class RemoteWalSettings(Config):
         INT,
         default=20,
         valid=at_least(0),
-        no_effect=_NOT_WIRED,
         doc="How long a record waits for others before its object is made, in milliseconds.",
     )
     remote_wal_combine_economy_linger_ms = Setting(
@@ -223,7 +200,6 @@ class RemoteWalSettings(Config):
         INT,
         default=100,
         valid=at_least(0),
-        no_effect=_NOT_WIRED,
         doc="How long a record may wait for others for the sake of fewer requests, in milliseconds: "
         "`remote.wal.cost.policy`. Consumers see it that much later.",
     )
@@ -232,7 +208,6 @@ class RemoteWalSettings(Config):
         INT,
         default=131_072,
         valid=at_least(1024),
-        no_effect=_NOT_WIRED,
         doc="How much of one object a partition takes at most, unless one batch is larger.",
     )
     remote_wal_cost_policy = Setting(
@@ -240,7 +215,6 @@ class RemoteWalSettings(Config):
         STRING,
         default="balanced",
         valid=one_of(*COST_POLICIES),
-        no_effect=_NOT_WIRED,
         doc="`latency`: objects leave after `remote.wal.combine.max.linger.ms`. `economy`: after "
         "`remote.wal.combine.economy.linger.ms`. `balanced`: as late as that only while requests would cost more than "
         "replication across zones would. What waits with acks=all never waits for price.",
@@ -249,7 +223,6 @@ class RemoteWalSettings(Config):
         "remote.wal.metadata.slice.events.enable",
         BOOLEAN,
         default=True,
-        no_effect=_NOT_WIRED,
         doc="Whether a pointer for each partition follows the one for the whole object. Brokers need only the latter; "
         "all brokers of a cluster should agree.",
     )
@@ -258,7 +231,6 @@ class RemoteWalSettings(Config):
         STRING,
         default="local",
         valid=one_of(*OBJECT_RETENTION_MODES),
-        no_effect=_NOT_WIRED,
         doc="How long objects stay. `local`: as long as records stay on local disks, no longer than their pointers. "
         "`replicated`: until all replicas have the records, and `remote.wal.object.min.retention.ms` at least.",
     )
@@ -267,7 +239,6 @@ class RemoteWalSettings(Config):
         LONG,
         default=600_000,
         valid=at_least(0),
-        no_effect=_NOT_WIRED,
         doc="The least age of an object that is deleted because all replicas have its records, in milliseconds.",
     )
     remote_wal_orphan_min_age_ms = Setting(
@@ -275,7 +246,6 @@ class RemoteWalSettings(Config):
         LONG,
         default=600_000,
         valid=at_least(300_000),
-        no_effect=_NOT_WIRED,
         doc="The least age of an object without a pointer that is deleted, in milliseconds. A pointer is given up five "
         "minutes after its upload, so the age may not be less.",
     )
@@ -284,7 +254,6 @@ class RemoteWalSettings(Config):
         LONG,
         default=60_000,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How often objects that are not needed any more are deleted, in milliseconds.",
     )
     remote_wal_upload_max_inflight = Setting(
@@ -292,7 +261,6 @@ class RemoteWalSettings(Config):
         INT,
         default=4,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How many objects are uploaded at a time.",
     )
     remote_wal_upload_timeout_ms = Setting(
@@ -300,7 +268,6 @@ class RemoteWalSettings(Config):
         INT,
         default=2000,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How long one attempt of an upload may take, in milliseconds.",
     )
     remote_wal_upload_retry_backoff_ms = Setting(
@@ -308,7 +275,6 @@ class RemoteWalSettings(Config):
         INT,
         default=20,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How long to wait before an upload is tried again, in milliseconds; twice as long each further time.",
     )
     remote_wal_upload_retry_max_ms = Setting(
@@ -316,7 +282,6 @@ class RemoteWalSettings(Config):
         INT,
         default=1000,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="The longest of those waits, in milliseconds.",
     )
     remote_wal_fetch_threads = Setting(
@@ -324,7 +289,6 @@ class RemoteWalSettings(Config):
         INT,
         default=16,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How many reads of buckets a broker has under way at a time. They are no threads here.",
     )
     remote_wal_fetch_timeout_ms = Setting(
@@ -332,7 +296,6 @@ class RemoteWalSettings(Config):
         INT,
         default=2000,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How long one read of a bucket may take, in milliseconds.",
     )
     remote_wal_fetch_lag_wait_ms = Setting(
@@ -340,7 +303,6 @@ class RemoteWalSettings(Config):
         INT,
         default=5,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How long a leader holds the fetch of a follower that is behind and reads from the bucket, in "
         "milliseconds.",
     )
@@ -348,7 +310,6 @@ class RemoteWalSettings(Config):
         "remote.wal.fallback.enable",
         BOOLEAN,
         default=True,
-        no_effect=_NOT_WIRED,
         doc="Whether a leader sends records itself when the way through the bucket is stalled. What a bucket never "
         "held is sent in any case.",
     )
@@ -357,7 +318,6 @@ class RemoteWalSettings(Config):
         LONG,
         default=5000,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="After how long without progress a leader sends records itself, in milliseconds. It must be less than half "
         "of `replica.lag.time.max.ms`, or followers would leave the in-sync replicas first.",
     )
@@ -366,7 +326,6 @@ class RemoteWalSettings(Config):
         STRING,
         default="untiered",
         valid=one_of(*REPUBLISH_MODES),
-        no_effect=_NOT_WIRED,
         doc="What a new leader uploads again when no bucket in reach has it: what tiered storage does not have "
         "(`untiered`), all that is younger than `local.retention.ms` (`local-retention`), or nothing (`none`).",
     )
@@ -375,7 +334,6 @@ class RemoteWalSettings(Config):
         LONG,
         default=52_428_800,
         valid=at_least(1),
-        no_effect=_NOT_WIRED,
         doc="How fast a new leader uploads such records, in bytes per second; new records do not wait for them.",
     )
 

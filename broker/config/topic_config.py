@@ -328,7 +328,6 @@ class TopicConfig(Config):
         "remote.wal.enable",
         BOOLEAN,
         default=False,
-        no_effect="Records do not go through a bucket yet.",
         doc="Whether followers take new records from a bucket instead of from the leader (KIP-1176). Wherry's own. "
         "Refused for compacted and internal topics, and without `remote.wal.storage.system.enable`. Topics that say "
         "nothing may be named in the brokers' `remote.wal.topics`.",

@@ -40,6 +40,15 @@ _HELD_BACK_ITSELF = f"{_UNIT}/replication/test_replica_fetcher.py::test_a_follow
 _QUOTA_WINDOW = f"{_UNIT}/server/test_client_quota_manager.py::test_the_window_is_a_setting"
 _THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_window_is_a_setting"
 
+_WAL = f"{_UNIT}/wal"
+_WAL_SETTINGS = f"{_WAL}/test_wal_settings.py"
+_BUCKET_SETTINGS = f"{_WAL}/test_wal_storage_context.py::test_every_setting_gets_where_it_belongs"
+_POINTERS_TOPIC = f"{_SERVER}/test_wal_metadata_topic_creator.py::test_what_the_settings_say"
+_OTHER_PREFIXES = f"{_CONFIG}/test_remote_wal_settings.py::test_other_prefixes_name_the_same_settings"
+_THROUGH_A_BUCKET = f"{_UNIT}/replication/test_partition.py::test_which_partitions_go_through_a_bucket"
+_SWEEPS = f"{_WAL}/test_wal_object_sweeper.py::test_a_broker_sweeps_by_its_settings"
+_COST_POLICY = f"{_WAL_SETTINGS}::test_what_waits_for_the_price_of_requests_is_a_setting"
+
 # The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
 REACHES_TOPICS: Final = f"{_CONFIG}/test_topic_config.py::test_each_setting_of_the_broker_reaches_its_topics"
 
@@ -164,6 +173,56 @@ BROKER: Final = {
     "replica.socket.timeout.ms": _ASKED_OF_A_LEADER,
     "replica.lag.time.max.ms": f"{_UNIT}/replication/test_replica_manager.py::test_the_lag_time_is_a_setting",
     "replica.high.watermark.checkpoint.interval.ms": _CHECKPOINTS,
+    "remote.wal.storage.system.enable": _THROUGH_A_BUCKET,
+    "remote.wal.topics": f"{_UNIT}/metadata/test_config_repository.py::test_listed_topics_go_through_a_bucket",
+    "remote.wal.storage.manager.class.name": _BUCKET_SETTINGS,
+    "remote.wal.storage.manager.impl.prefix": _OTHER_PREFIXES,
+    "remote.wal.metadata.manager.impl.prefix": _OTHER_PREFIXES,
+    "rwsm.config.bucket": _BUCKET_SETTINGS,
+    "rwsm.config.endpoint.url": _BUCKET_SETTINGS,
+    "rwsm.config.region": _BUCKET_SETTINGS,
+    "rwsm.config.access.key": _BUCKET_SETTINGS,
+    "rwsm.config.secret.key": _BUCKET_SETTINGS,
+    "rwsm.config.path.style": _BUCKET_SETTINGS,
+    "rwsm.config.az.id": f"{_CONFIG}/test_remote_wal_rules.py::test_values_that_do_not_fit_together",
+    "rwsm.config.key.prefix": (
+        f"{_WAL}/test_bucket_wal_storage_manager.py::test_the_key_prefix_is_nobody_elses_business"
+    ),
+    "rwlmm.config.remote.wal.log.metadata.topic.num.partitions": _POINTERS_TOPIC,
+    "rwlmm.config.remote.wal.log.metadata.topic.replication.factor": _POINTERS_TOPIC,
+    "rwlmm.config.remote.wal.log.metadata.topic.retention.ms": _POINTERS_TOPIC,
+    "rwlmm.config.remote.wal.log.metadata.producer.acks": (
+        f"{_SERVER}/test_wal_metadata_topic.py::test_acks_are_those_of_the_setting"
+    ),
+    "remote.wal.combine.interval.ms": f"{_WAL_SETTINGS}::test_the_interval_is_a_setting",
+    "remote.wal.combine.max.bytes": f"{_WAL_SETTINGS}::test_the_size_of_objects_is_a_setting",
+    "remote.wal.combine.min.bytes": f"{_WAL_SETTINGS}::test_the_size_from_which_objects_do_not_wait_is_a_setting",
+    "remote.wal.combine.max.linger.ms": f"{_WAL_SETTINGS}::test_linger_is_a_setting",
+    "remote.wal.combine.economy.linger.ms": _COST_POLICY,
+    "remote.wal.combine.partition.max.bytes": f"{_WAL_SETTINGS}::test_the_share_of_a_partition_is_a_setting",
+    "remote.wal.cost.policy": _COST_POLICY,
+    "remote.wal.metadata.slice.events.enable": (
+        f"{_WAL}/test_remote_wal_metadata_publisher.py::test_slices_need_not_be_told_one_by_one"
+    ),
+    "remote.wal.object.retention.mode": _SWEEPS,
+    "remote.wal.object.min.retention.ms": _SWEEPS,
+    "remote.wal.orphan.min.age.ms": _SWEEPS,
+    "remote.wal.gc.interval.ms": _SWEEPS,
+    "remote.wal.upload.max.inflight": f"{_WAL_SETTINGS}::test_how_many_uploads_run_at_once_is_a_setting",
+    "remote.wal.upload.timeout.ms": _BUCKET_SETTINGS,
+    "remote.wal.upload.retry.backoff.ms": _BUCKET_SETTINGS,
+    "remote.wal.upload.retry.max.ms": _BUCKET_SETTINGS,
+    "remote.wal.fetch.threads": f"{_WAL}/test_wal_fetcher.py::test_no_more_gets_at_once_than_the_setting_says",
+    "remote.wal.fetch.timeout.ms": _BUCKET_SETTINGS,
+    "remote.wal.fetch.lag.wait.ms": (
+        f"{_WAL_SETTINGS}::test_how_long_the_fetch_of_a_follower_that_is_behind_is_held_is_a_setting"
+    ),
+    "remote.wal.fallback.enable": (
+        f"{_WAL}/test_leader_partition.py::test_fallback_can_be_forbidden_and_what_is_stuck_is_uploaded_again"
+    ),
+    "remote.wal.fallback.lag.ms": f"{_WAL_SETTINGS}::test_when_a_leader_sends_records_itself_is_a_setting",
+    "remote.wal.republish.mode": f"{_WAL}/test_backfill.py::test_it_can_be_switched_off",
+    "remote.wal.republish.max.bytes.per.second": f"{_WAL}/test_backfill.py::test_it_keeps_to_its_rate",
     "group.min.session.timeout.ms": _SESSIONS,
     "group.max.session.timeout.ms": _SESSIONS,
     "group.initial.rebalance.delay.ms": (f"{_GROUP}/test_join_group.py::test_03_the_delay_of_a_new_group_is_a_setting"),
@@ -216,6 +275,7 @@ TOPIC: Final = {
     "min.insync.replicas": (
         f"{_UNIT}/replication/test_group_commit.py::test_acks_all_needs_enough_replicas_acks_one_does_not"
     ),
+    "remote.wal.enable": _THROUGH_A_BUCKET,
     "remote.storage.enable": f"{_CONFIG}/test_topic_config.py::test_validation_in_kafkas_words",
     "retention.bytes": f"{_LOG}/test_log_retention.py::test_35_size_keeps_at_least_the_limit",
     "retention.ms": f"{_LOG}/test_log_retention.py::test_35_time_stops_at_the_first_segment_that_is_young_enough",
