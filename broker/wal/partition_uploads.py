@@ -24,6 +24,8 @@ class Reservation:
     __slots__ = (
         "end_offset",
         "first_dirty_ms",
+        "is_acknowledged",
+        "is_announced",
         "is_current",
         "partition",
         "size",
@@ -49,13 +51,16 @@ class Reservation:
         self.starts_run = starts_run  # what is announced before it does not reach up to it
         self.first_dirty_ms = first_dirty_ms
         self.is_current = True
+        self.is_announced = False  # its metadata is on its way
+        self.is_acknowledged = False  # its metadata is in the topic; that of an earlier range may not be yet
 
     def __repr__(self) -> str:
         return f"Reservation({self.partition.topic_partition}, {self.start_offset} to {self.end_offset}, {self.token})"
 
 
 class PartitionUploads:
-    """Ranges are given out in offset order and acknowledged in that order, whatever order their uploads finish in.
+    """Ranges are given out in offset order, announced in that order and counted in that order, whatever order their
+    uploads finish in and their acknowledgements come in.
 
     `wal_start` is where the last contiguous run of announced slices begins, `wal_next` where it ends: what followers
     can find.  `wal_reserved` is where the next range begins.
@@ -133,19 +138,20 @@ class PartitionUploads:
         return True
 
     def leads(self, reservations: Sequence[Reservation]) -> bool:
-        """Whether these, in offset order, are the next to be announced: nothing before them waits for its own turn."""
-        return all(mine is theirs for mine, theirs in zip(reservations, self._pending, strict=False))
+        """Whether these, in offset order, are the next to be announced: everything before them is announced."""
+        waiting = (each for each in self._pending if not each.is_announced)
+        return all(mine is theirs for mine, theirs in zip(reservations, waiting, strict=False))
 
     def acknowledge(self, reservation: Reservation) -> bool:
-        """The metadata of the range is in its topic.  False when the range had been released by then."""
+        """The metadata of the range is in its topic.  False when the range had been released by then.
+
+        It counts once that of all ranges before it is there as well.
+        """
         if not reservation.is_current:
             return False
-        assert reservation is self._pending[0] and reservation.end_offset is not None, reservation
-        self._pending.popleft()
-        reservation.is_current = False
-        if reservation.starts_run:
-            self.wal_start = reservation.start_offset
-        self.wal_next = reservation.end_offset + 1
+        assert reservation.end_offset is not None, reservation
+        reservation.is_acknowledged = True
+        self._count_acknowledged()
         return True
 
     def release_from(self, reservation: Reservation) -> list[Reservation]:
@@ -174,7 +180,9 @@ class PartitionUploads:
             if self._pending:
                 self._pending[0].starts_run = True
                 self.wal_start = self.wal_next = self._pending[0].start_offset
-        if not self._pending:
+        if self._pending:
+            self._count_acknowledged()
+        else:
             self.restart_at(log_start_offset)
 
     def restart_at(self, offset: int) -> None:
@@ -183,6 +191,15 @@ class PartitionUploads:
         self._is_run_broken = True
         if not self._pending:
             self.wal_start = self.wal_next = offset
+
+    def _count_acknowledged(self) -> None:
+        while self._pending and self._pending[0].is_acknowledged:
+            counted = self._pending.popleft()
+            assert counted.end_offset is not None, counted
+            counted.is_current = False
+            if counted.starts_run:
+                self.wal_start = counted.start_offset
+            self.wal_next = counted.end_offset + 1
 
     @staticmethod
     def _is_below(reservation: Reservation, offset: int) -> bool:

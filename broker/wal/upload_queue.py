@@ -388,8 +388,11 @@ class UploadQueue:
             sealed.slices.clear()
 
     def announceable(self) -> list[CombinedObject]:
-        """Objects whose metadata goes out now, for `current_slice_ids` alone: no other is sent before its
-        acknowledgement that has later slices of the same partitions."""
+        """Objects whose metadata goes out now, in this order, for `current_slice_ids` alone.
+
+        The slices of a partition are sent in offset order.  None waits for the acknowledgement of those before it:
+        the topic keeps the order, and where it cannot (one is refused and sent again) followers sort it out.
+        """
         ready: list[CombinedObject] = []
         for each in list(self._objects):
             if each.state is ObjectState.STORED:
@@ -398,6 +401,8 @@ class UploadQueue:
                     self._finish(each)  # an orphan now, for the sweep
                 elif self._is_next(each):
                     each.state = ObjectState.ANNOUNCING
+                    for reservation in each.reservations.values():
+                        reservation.is_announced = True
                     ready.append(each)
         return ready
 

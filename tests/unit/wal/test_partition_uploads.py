@@ -47,10 +47,13 @@ def test_wal_next_moves_by_acknowledgements_in_order() -> None:
     assert uploads.run == (0, 0, 30)
     assert uploads.it.leads([first]) and uploads.it.leads([first, second])
     assert not uploads.it.leads([second]) and not uploads.it.leads([first, third])
+    first.is_announced = True
+    assert uploads.it.leads([second])
     assert uploads.it.acknowledge(first)
     assert uploads.run == (0, 10, 30)
-    assert uploads.it.leads([second])
-    assert uploads.it.acknowledge(second) and uploads.it.acknowledge(third)
+    assert uploads.it.acknowledge(third)
+    assert uploads.run == (0, 10, 30)  # not without what is between them
+    assert uploads.it.acknowledge(second)
     assert uploads.run == (0, 30, 30)
     assert not uploads.it.has_pending
 
@@ -105,6 +108,14 @@ def test_h15_deleted_ranges_need_no_announcing() -> None:
     assert uploads.run == (20, 20, 30)
     assert uploads.it.acknowledge(third)
     assert uploads.run == (20, 30, 30)
+
+
+def test_h15_a_deleted_range_holds_back_nothing_behind_it() -> None:
+    uploads = Uploads()
+    uploads.slice()
+    assert uploads.it.acknowledge(uploads.slice())
+    uploads.it.move_log_start(10)
+    assert uploads.run == (10, 20, 20)
 
 
 def test_h15_a_log_start_within_a_range_leaves_it_to_be_announced() -> None:

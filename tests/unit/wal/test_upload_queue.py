@@ -252,18 +252,29 @@ def test_18_four_uploads_that_finish_in_any_order_are_announced_in_order() -> No
     assert leader.queue.wait_ms(leader.now_ms + 1000) is None  # four are on their way
     first, second, third, fourth = objects
     assert leader.store(fourth) == [] and leader.store(second) == []
-    assert leader.store(first) == [first]
-    assert leader.queue.announceable() == []  # the second waits for the acknowledgement
-    leader.queue.acknowledged(first)
-    assert leader.queue.announceable() == [second]
-    leader.queue.acknowledged(second)
-    assert leader.queue.announceable() == []
-    assert leader.uploads().wal_next == 2
-    assert leader.store(third) == [third]
-    leader.queue.acknowledged(third)
-    assert leader.queue.announceable() == [fourth]
+    assert leader.store(first) == [first, second]  # the topic keeps their order
+    assert leader.store(third) == [third, fourth]
+    leader.queue.acknowledged(second)  # nothing counts before what it follows
     leader.queue.acknowledged(fourth)
+    assert leader.uploads().wal_next == 0
+    leader.queue.acknowledged(first)
+    assert leader.uploads().wal_next == 2
+    leader.queue.acknowledged(third)
     assert (leader.uploads().wal_start, leader.uploads().wal_next, leader.uploads().wal_reserved) == (0, 4, 4)
+
+
+def test_what_was_acknowledged_behind_a_range_that_is_given_up_is_read_again() -> None:
+    leader = Leader()
+    leader.add()
+    leader.append()
+    first = leader.made()
+    leader.append()
+    second = leader.made()
+    leader.store(first), leader.store(second)
+    leader.queue.acknowledged(second)
+    leader.queue.failed(first, leader.now_ms)
+    assert (leader.uploads().wal_next, leader.uploads().wal_reserved) == (0, 0)
+    assert leader.uploads().has_pending is False
 
 
 def test_objects_without_common_partitions_do_not_wait_for_each_other() -> None:
