@@ -9,9 +9,11 @@ kio's readers are not used here: they refuse unknown tags, which a log may hold,
 """
 
 import dataclasses
+import itertools
 import struct
 from collections.abc import Callable, Mapping
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, dataclass_transform, get_args, get_origin
 from uuid import UUID
@@ -100,12 +102,16 @@ class _MessageCodec:
         self._kind = kind
         self._version = version
         self._is_flexible = is_flexible
-        self._fields: list[tuple[str, Read, Write]] = []
+        self._fields: list[tuple[str, str, Read, Write]] = []  # name, Kafka type if it is a number, how it is coded
         self._tagged: dict[int, tuple[str, Read, Write, Any]] = {}
         self._absent: list[tuple[str, Any]] = []  # fields that must have their default
         for field in dataclasses.fields(kind):
             self._add(field)
         self._tagged = dict(sorted(self._tagged.items()))  # tags are written in ascending order
+        self._reads: list[tuple[str | tuple[str, ...], Read]] = []
+        self._writes: list[tuple[Callable[[Any], Any], Write]] = []
+        for is_number, fields in itertools.groupby(self._fields, lambda field: field[1] != ""):
+            self._add_steps(list(fields), are_numbers=is_number)
 
     def _add(self, field: dataclasses.Field[Any]) -> None:
         metadata = field.metadata
@@ -119,14 +125,27 @@ class _MessageCodec:
         if tag is not None:
             self._tagged[tag] = (field.name, read, write, field.default)
         else:
-            self._fields.append((field.name, read, write))
+            number = metadata["kafka_type"] if metadata["kafka_type"] in _NUMBERS and field.type in _PLAIN else ""
+            self._fields.append((field.name, number, read, write))
+
+    def _add_steps(self, fields: list[tuple[str, str, Read, Write]], *, are_numbers: bool) -> None:
+        """Neighbouring numbers are read and written as one: messages of many parts are mostly numbers."""
+        if are_numbers and len(fields) > 1:
+            names = tuple(name for name, _, _, _ in fields)
+            read, write = _numbers_codec("".join(_NUMBERS[kind] for _, kind, _, _ in fields))
+            self._reads.append((names, read))
+            self._writes.append((attrgetter(*names), write))
+            return
+        for name, _, read, write in fields:
+            self._reads.append((name, read))
+            self._writes.append((attrgetter(name), write))
 
     def write(self, output: bytearray, message: Any) -> None:
         for name, default in self._absent:
             if getattr(message, name) != default:
                 raise ValueError(f"{self._kind.__name__} of version {self._version} cannot hold {name}")
-        for name, _, write in self._fields:
-            write(output, getattr(message, name))
+        for value_of, write in self._writes:
+            write(output, value_of(message))
         if self._is_flexible:
             self._write_tagged(output, message)
 
@@ -146,8 +165,12 @@ class _MessageCodec:
 
     def read(self, data: bytes, position: int) -> tuple[Any, int]:
         values: dict[str, Any] = {}
-        for name, read, _ in self._fields:
-            values[name], position = read(data, position)
+        for names, read in self._reads:
+            value, position = read(data, position)
+            if isinstance(names, str):
+                values[names] = value
+            else:
+                values.update(zip(names, value, strict=True))
         if self._is_flexible:
             position = self._read_tagged(data, position, values)
         return self._kind(**values), position
@@ -292,6 +315,23 @@ def _number_codec(format_: str) -> tuple[Read, Write]:
     return read, write
 
 
+def _numbers_codec(formats: str) -> tuple[Read, Write]:
+    """Several numbers, one after the other, as a tuple."""
+    numbers = struct.Struct(">" + formats)
+    unpack_from, pack, size = numbers.unpack_from, numbers.pack, numbers.size
+
+    def read(data: bytes, position: int) -> tuple[Any, int]:
+        return unpack_from(data, position), position + size
+
+    def write(output: bytearray, values: Any) -> None:
+        try:
+            output += pack(*values)
+        except struct.error as error:
+            raise ValueError(f"{values!r}: {error}") from error
+
+    return read, write
+
+
 def _read_uuid(data: bytes, position: int) -> tuple[UUID, int]:
     end = _end_of(data, position, 16)
     return UUID(bytes=data[position:end]), end
@@ -303,13 +343,17 @@ def _write_uuid(output: bytearray, value: UUID) -> None:
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_PLAIN: Final = (int, float, bool)  # the types of fields that hold one number
+_NUMBERS: Final[Mapping[str, str]] = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+}
 _PRIMITIVES: Final[Mapping[str, tuple[Read, Write]]] = {
-    "bool": _number_codec(">?"),
-    "int8": _number_codec(">b"),
-    "int16": _number_codec(">h"),
-    "uint16": _number_codec(">H"),
-    "int32": _number_codec(">i"),
-    "int64": _number_codec(">q"),
-    "float64": _number_codec(">d"),
+    **{kafka_type: _number_codec(f">{format_}") for kafka_type, format_ in _NUMBERS.items()},
     "uuid": (_read_uuid, _write_uuid),
 }
