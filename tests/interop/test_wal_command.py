@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from broker.common.file_system import OsFileSystem
 from broker.common.identifiers import TopicIdPartition
 from broker.log.partition_metadata_file import PartitionMetadataFile
-from broker.records.record_batch import batches
+from broker.records.record_batch import RecordBatch, batches
 from tests.support.broker_process import BrokerProcess
+from tests.support.wal_cluster import WAL_TOPIC, WalCluster, segment_files, wait_until_equal
 from tests.support.wal_directory import WalDirectory, events, wal_slice
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
@@ -61,14 +62,16 @@ class Bucket:
             self.announce(*slice_events, partition=1)
 
     def verify(self, *arguments: str) -> tuple[int, list[str]]:
-        """Exit code and lines."""
-        command = [sys.executable, "-m", "broker", "wal", "verify", self.wal.url]
-        command += ["--bootstrap-server", self.broker.bootstrap, *arguments]
-        for directory in self.log_dirs:
-            command += ["--log-dir", str(directory)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.stderr == ""
-        return done.returncode, done.stdout.splitlines()
+        logs = [argument for directory in self.log_dirs for argument in ("--log-dir", str(directory))]
+        return verify(self.wal.path, "--bootstrap-server", self.broker.bootstrap, *logs, *arguments)
+
+
+def verify(place: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Exit code and lines."""
+    command = [sys.executable, "-m", "broker", "wal", "verify", str(place), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
 
 
 def cluster_id(broker: BrokerProcess) -> str:
@@ -157,3 +160,35 @@ def test_an_object_that_is_not_announced_yet_may_be_on_its_way(bucket: Bucket) -
     code, lines = bucket.verify()
     assert code == 0
     assert "2 not yet announced" in lines[-1]
+
+
+def test_the_buckets_of_a_cluster(tmp_path: Path) -> None:
+    """Three zones, leaders in each, and a bucket, the topic and three logs that agree; then one object is lost."""
+    topic, partitions = "through-buckets", 3
+    with WalCluster(tmp_path / "cluster") as cluster:
+        cluster.create_topic(topic, partitions=partitions, replication_factor=3, config=WAL_TOPIC)
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
+        for number in range(300):
+            producer.produce(topic, f"record {number}".encode() * 20, partition=number % partitions)
+        assert producer.flush(60) == 0
+        wait_until_equal(cluster, topic, partitions)
+        logs = [argument for node in cluster.nodes.values() for argument in ("--log-dir", str(node.data))]
+        equal = 0
+        for place in cluster.bucket_directories.values():
+            code, lines = verify(place, "--bootstrap-server", cluster.bootstrap, *logs)
+            assert code == 0, lines
+            equal += int(lines[-1].partition("batches in logs: ")[2].partition(" equal")[0])
+        stored = [batch for place in segment_batches(cluster, topic, partitions) for batch in place]
+        assert equal == 3 * len(stored)
+        place = next(iter(cluster.bucket_directories.values()))
+        lost = sorted(path for path in place.rglob("*.wal"))[-1]
+        lost.unlink()
+        code, lines = verify(place, "--bootstrap-server", cluster.bootstrap, "--quiet")
+        assert code == 1
+        assert [line.partition(": ")[0] for line in lines] == [f"missing   {lost.relative_to(place)}"]
+
+
+def segment_batches(cluster: WalCluster, topic: str, partitions: int) -> Iterator[list[RecordBatch]]:
+    for partition in range(partitions):
+        for content in segment_files(cluster, topic, partition, 1).values():
+            yield list(batches(content))
