@@ -360,6 +360,10 @@ class Combiner:
     async def _publish(self, sealed: CombinedObject, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
         await self._publisher.publish(metadata)
         self._publishing.pop(sealed, None)
+        now_ms = _now_ms()
+        for each in sealed.reservations.values():
+            if each.is_current and (led := self._led.get(each.partition)) is not None:
+                led.announced(now_ms - each.first_dirty_ms)
         self._queue.acknowledged(sealed)
         self._announce()
         self._wake()

@@ -79,13 +79,17 @@ class PartitionFallback:
     def __init__(self, policy: FallbackPolicy, now_ms: int) -> None:
         self.policy = policy
         self._followers: dict[int, _Follower] = {}
-        self._healthy_since_ms: int | None = now_ms
+        self._late_ms = now_ms - HEALTHY_FOR_MS  # when something was last announced late, or waited for long
 
     def is_active(self, now_ms: int) -> bool:
         """Whether a follower gets records from the leader."""
         return any(
             each.reason is not None and now_ms - each.asked_ms < GONE_AFTER_MS for each in self._followers.values()
         )
+
+    def was_late(self, now_ms: int) -> None:
+        """Something was announced HEALTHY_LAG_MS after its append, or later still."""
+        self._late_ms = now_ms
 
     def sent(self, replica_id: int, size_bytes: int) -> None:
         """So much went to the follower."""
@@ -94,7 +98,8 @@ class PartitionFallback:
 
     def decide(self, replica_id: int, fetch_offset: int, progress: UploadProgress, now_ms: int) -> FallbackDecision:
         """For a fetch of a follower at `fetch_offset`."""
-        self._note_health(progress, now_ms)
+        if progress.unannounced_ms is not None and progress.unannounced_ms >= HEALTHY_LAG_MS:
+            self._late_ms = now_ms
         follower = self._followers.setdefault(replica_id, _Follower())
         follower.asked_ms = now_ms
         is_stuck = self._note_position(follower, fetch_offset, progress, now_ms)
@@ -118,13 +123,6 @@ class PartitionFallback:
         """The partition has other followers now."""
         for gone in self._followers.keys() - replica_ids:
             del self._followers[gone]
-
-    def _note_health(self, progress: UploadProgress, now_ms: int) -> None:
-        is_late = progress.unannounced_ms is not None and progress.unannounced_ms >= HEALTHY_LAG_MS
-        if is_late:
-            self._healthy_since_ms = None
-        elif self._healthy_since_ms is None:
-            self._healthy_since_ms = now_ms
 
     def _note_position(self, follower: _Follower, fetch_offset: int, progress: UploadProgress, now_ms: int) -> bool:
         """Whether it has stood still for too long although there was something in the bucket for it."""
@@ -158,5 +156,4 @@ class PartitionFallback:
             return False
         if follower.reason is FallbackReason.NOT_IN_BUCKET:
             return True  # nothing was wrong with the bucket
-        since_ms = self._healthy_since_ms
-        return since_ms is not None and now_ms - max(since_ms, follower.began_ms) >= HEALTHY_FOR_MS
+        return now_ms - max(self._late_ms, follower.began_ms) >= HEALTHY_FOR_MS

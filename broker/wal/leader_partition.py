@@ -12,7 +12,7 @@ from broker.config.config_holder import ConfigHolder
 from broker.replication.partition import Partition
 from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
-from broker.wal.fallback import FallbackDecision, FallbackPolicy, PartitionFallback, UploadProgress
+from broker.wal.fallback import HEALTHY_LAG_MS, FallbackDecision, FallbackPolicy, PartitionFallback, UploadProgress
 from broker.wal.partition_uploads import PartitionUploads
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 
@@ -101,6 +101,11 @@ class WalLeaderPartition:
         """So much is sent to a follower as in classic replication."""
         self._stats.of(self.partition.topic_partition.topic).fallback_bytes += size_bytes
         self._fallback.sent(replica_id, size_bytes)
+
+    def announced(self, after_ms: int) -> None:
+        """Something was announced so long after its append."""
+        if after_ms >= HEALTHY_LAG_MS:
+            self._fallback.was_late(_now_ms())
 
     @property
     def is_falling_back(self) -> bool:

@@ -76,8 +76,21 @@ def test_it_ends_ten_seconds_after_announcements_are_in_time_again() -> None:
     assert asked.at(210, HEALTHY, after_ms=500) == LEADER
     assert asked.at(210, replace(HEALTHY, unannounced_ms=1000), after_ms=HEALTHY_FOR_MS - 1) == LEADER  # not yet
     assert asked.at(210, HEALTHY, after_ms=500) == LEADER
-    assert asked.at(210, HEALTHY, after_ms=HEALTHY_FOR_MS - 1) == LEADER
+    assert asked.at(210, HEALTHY, after_ms=HEALTHY_FOR_MS - 501) == LEADER
     assert asked.at(210, HEALTHY, after_ms=1).ended is FallbackReason.UPLOADS_LATE
+
+
+def test_a_bucket_that_has_recovered_while_nobody_asked_is_used_at_once() -> None:
+    asked = Asked()
+    asked.at(200, replace(HEALTHY, unannounced_ms=6000))
+    asked.fallback.was_late(asked.now_ms + 1500)  # what waited is announced
+    idle = replace(HEALTHY, announced_to=210, unannounced_ms=None)
+    assert asked.at(210, idle, after_ms=1500 + HEALTHY_FOR_MS - 1) == LEADER
+    asked = Asked()
+    asked.at(200, replace(HEALTHY, unannounced_ms=6000))
+    asked.fallback.was_late(asked.now_ms + 1500)
+    ended = asked.at(205, HEALTHY, after_ms=1500 + HEALTHY_FOR_MS)  # its first question since
+    assert (ended.serves_records, ended.ended) == (False, FallbackReason.UPLOADS_LATE)
 
 
 def test_it_does_not_end_below_what_can_be_found() -> None:
