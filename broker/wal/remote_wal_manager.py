@@ -205,8 +205,9 @@ class RemoteWalManager:
         self._is_assignment_due = False
         self._partition_count = count
         wanted = {metadata_partition_of(each.topic_id, each.partition, count) for each, _ in self._partitions}
-        if wanted:
-            wanted |= {combined_event_partition_of(broker_id, count) for broker_id in self._broker_ids}
+        # Always its own objects, which it must delete some day, whatever is replicated here now.
+        leaders = self._broker_ids if wanted else frozenset()
+        wanted |= {combined_event_partition_of(broker_id, count) for broker_id in leaders | {self._local_broker_id}}
         self._assigned = frozenset(wanted)
         self._topic.assign(self._assigned)
 

@@ -25,6 +25,7 @@ OTHER = LOCAL_BROKER_ID + 1
 PAIR = (LOCAL_BROKER_ID, OTHER)
 WAL = {"remote.wal.enable": "true"}
 COUNT = 50
+OWN_OBJECTS = frozenset({combined_event_partition_of(LOCAL_BROKER_ID, COUNT)})
 T0 = TopicIdPartition(topic_uuid("t"), "t", 0)
 SWITCHED_ON = {
     "remote.wal.storage.system.enable": "true",
@@ -179,7 +180,7 @@ def test_a_topic_without_the_setting_is_replicated_as_ever(world: World) -> None
     assert world.uploads.active == {}
     assert world.partition().leader_wal is None
     assert len(world.partitions) == 0
-    assert world.topic.assigned == frozenset()
+    assert world.topic.assigned == OWN_OBJECTS
 
 
 def test_a_leader_without_followers_uploads_nothing_until_it_has_one(world: World) -> None:
@@ -221,7 +222,7 @@ def test_what_is_deleted_is_forgotten(world: World) -> None:
     world.delete_topic()
     assert world.uploads.active == {}
     assert len(world.partitions) == 0
-    assert world.topic.assigned == frozenset()
+    assert world.topic.assigned == OWN_OBJECTS
 
 
 def test_it_reads_what_all_brokers_announce_and_what_is_said_of_its_partitions(world: World) -> None:
@@ -235,7 +236,7 @@ def test_it_reads_what_all_brokers_announce_and_what_is_said_of_its_partitions(w
 def test_the_topic_may_come_into_being_later(world: World) -> None:
     world.topic.partition_count = None
     world.create_topic(replicas=PAIR, configs=WAL)
-    assert world.topic.assigned == frozenset()
+    assert world.topic.assigned == OWN_OBJECTS
     world.topic.partition_count = COUNT
     world.manager.settle()
     assert metadata_partition_of(T0.topic_id, 0, COUNT) in world.topic.assigned
