@@ -1,5 +1,6 @@
 """Which topics go through a bucket, as operators say it: with Kafka's tools, with an admin client, and wrongly."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
+from tests.support.wal_cluster import WalCluster, log_bytes, received_bytes, wait_until_equal
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -111,3 +113,33 @@ def test_a_broker_without_a_bucket_is_told_why_it_does_not_start(tmp_path: Path)
         broker.launch()
         assert broker.wait_for_end() == 2
         assert "wherry: remote.wal.storage.system.enable=false: this cluster replicates t through" in broker.log_tail(1)
+
+
+@pytest.mark.java
+def test_the_list_takes_effect_while_the_cluster_runs(tmp_path: Path) -> None:
+    """On and off: what followers received before stays classic, what comes between goes through the bucket."""
+    topic = "listed-later"
+    with WalCluster(tmp_path / "cluster") as cluster:
+        cluster.create_topic(topic, partitions=1, replication_factor=3)
+        everyone = ["--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers", "--entity-default", "--alter"]
+        sizes = []
+        for change in (
+            None,
+            ["--add-config", "remote.wal.topics=[x,listed-.*]"],
+            ["--delete-config", "remote.wal.topics"],
+        ):
+            if change is not None:
+                java_tools.run("ConfigCommand", *everyone, *change)
+                time.sleep(1)  # each broker hears of it within a heartbeat of the metadata
+            produce(cluster, topic)
+            wait_until_equal(cluster, topic, 1)
+            sizes.append(log_bytes(cluster, topic, 0, 1))
+        before, between, after = sizes[0], sizes[1] - sizes[0], sizes[2] - sizes[1]
+        assert received_bytes(cluster, topic) == {"fetch": 2 * (before + after), "wal": 2 * between}
+
+
+def produce(cluster: WalCluster, topic: str) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
+    for number in range(200):
+        producer.produce(topic, f"record {number}".encode() * 20)
+    assert producer.flush(60) == 0
