@@ -19,7 +19,7 @@ from broker.replication.partition import Partition
 from tests.support.builders import ReplicaWorld, batch
 from tests.support.recording_leader_wal import RecordingLeaderWal
 
-PARTITIONS = 3
+PARTITIONS = 2
 FOLLOWER = FetchParams(17, replica_id=2, replica_epoch=12)
 OTHER = FetchParams(17, replica_id=3, replica_epoch=13)
 
@@ -32,6 +32,8 @@ names = [
     "other fetches",
     "delete records",
     "next epoch",
+    "next epoch, heard of",
+    "next epoch, heard of",
     "follow",
     "lead",
     "take",
@@ -90,8 +92,10 @@ class Twins:
             self.reader.locate(OTHER, [other], is_first_read=True)
         elif name == "delete records" and hosted.is_leader:
             hosted.delete_records_on_leader(-1)
-        elif name == "next epoch" and hosted.is_leader:
+        elif name.startswith("next epoch") and hosted.is_leader:
             self.world.place(f"t{number}", leader_epoch=hosted.leader_epoch + 1)
+            if name.endswith("heard of"):
+                self.ask(number, offset, hosted.leader_epoch)
         elif name == "follow" and hosted.is_leader:
             self.world.place(f"t{number}", leader=2, leader_epoch=hosted.leader_epoch + 1)
         elif name == "lead" and not hosted.is_leader:
