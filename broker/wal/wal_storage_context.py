@@ -1,6 +1,6 @@
 """What a storage manager is made with: its settings (`rwsm.config.*`) and the outside world."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
@@ -21,7 +21,10 @@ FETCH_ATTEMPTS_MAX: Final = 3  # then the slice is set aside: another bucket, or
 
 @dataclass(frozen=True, slots=True)
 class WalStorageSettings:
-    """`bucket` is the URL of the own one.  All brokers of a cluster have the same `key_prefix`, "" or ending in "/"."""
+    """`bucket` is the URL of the own one.  All brokers of a cluster have the same `key_prefix`, "" or ending in "/".
+
+    `properties` is all that was given under `rwsm.config.`, without that: for a class of one's own.
+    """
 
     class_name: str
     bucket: str
@@ -30,6 +33,7 @@ class WalStorageSettings:
     upload_timeout_ms: int = 2000
     fetch_timeout_ms: int = 2000
     upload_retries: RetryPolicy = field(default_factory=RetryPolicy)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are among them
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
@@ -52,6 +56,7 @@ class WalStorageSettings:
                 backoff_ms=config.remote_wal_upload_retry_backoff_ms,
                 backoff_max_ms=config.remote_wal_upload_retry_max_ms,
             ),
+            properties=config.storage_manager_properties,
         )
 
     @property

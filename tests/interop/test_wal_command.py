@@ -1,5 +1,6 @@
 """`wherry wal verify` with a bucket, a running broker's metadata topic and its logs: each kind of damage is found."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from broker.common.file_system import OsFileSystem
 from broker.common.identifiers import TopicIdPartition
 from broker.log.partition_metadata_file import PartitionMetadataFile
+from broker.objectstore.s3_object_store import S3ObjectStore
+from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import RecordBatch, batches
 from tests.support.broker_process import BrokerProcess
+from tests.support.s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, SeaweedServer
+from tests.support.s3_tools import weed_command
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, segment_files, wait_until_equal
 from tests.support.wal_directory import WalDirectory, events, wal_slice
 
@@ -192,3 +197,38 @@ def segment_batches(cluster: WalCluster, topic: str, partitions: int) -> Iterato
     for partition in range(partitions):
         for content in segment_files(cluster, topic, partition, 1).values():
             yield list(batches(content))
+
+
+@pytest.mark.s3
+def test_a_bucket_of_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys come from the environment, where AWS's tools look for them as well."""
+    if weed_command() is None:
+        pytest.skip("weed is missing: the test extra installs it")
+    partition = TopicIdPartition(UUID(int=5), "t", 0)
+    wal = WalDirectory(tmp_path / "directory")
+    combined = wal.build(wal_slice(partition, 1, bytes(records_batch((1000, None, b"v"), partition_leader_epoch=0))))
+    data, key = b"".join(bytes(buffer) for buffer in combined.buffers), f"team/{combined.metadata.object_key}"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    with SeaweedServer(tmp_path / "s3") as server:
+        asyncio.run(put(server, key, data))
+        place = ["--endpoint-url", server.url, "--region", REGION, "--path-style", "--key-prefix", "team/"]
+        listed = wal_command("ls", f"s3://{BUCKET}", *place)
+        assert listed.stdout.splitlines()[1].split()[1:] == [str(len(data)), "1", "1", combined.metadata.object_key]
+        assert "t-0 " in wal_command("show", f"s3://{BUCKET}", combined.metadata.object_key, *place).stdout
+        verified = wal_command("verify", f"s3://{BUCKET}", *place)
+        assert (verified.returncode, verified.stdout) == (0, f"1 objects, 1 slices, {len(data)} bytes; 0 problems\n")
+        missing = wal_command("ls", "s3://none", *place)
+        assert missing.returncode == 2
+        assert "none" in missing.stderr
+
+
+async def put(server: SeaweedServer, key: str, data: bytes) -> None:
+    store = await S3ObjectStore.open(BUCKET, server.settings())
+    await store.put(key, data)
+    await store.close()
+
+
+def wal_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "broker", "wal", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

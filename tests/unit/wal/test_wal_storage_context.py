@@ -24,6 +24,7 @@ GIVEN = {
     "rwsm.config.secret.key": "sk",
     "rwsm.config.path.style": "true",
     "rwsm.config.key.prefix": "team/",
+    "rwsm.config.colour": "red",
     "remote.wal.upload.timeout.ms": "1500",
     "remote.wal.fetch.timeout.ms": "2500",
     "remote.wal.upload.retry.backoff.ms": "30",
@@ -41,7 +42,12 @@ def test_every_setting_gets_where_it_belongs() -> None:
         upload_timeout_ms=1500,
         fetch_timeout_ms=2500,
         upload_retries=RetryPolicy(attempts_max=5, backoff_ms=30, backoff_max_ms=600),
+        properties={
+            name.removeprefix("rwsm.config."): text for name, text in GIVEN.items() if name.startswith("rwsm.config.")
+        },
     )
+    assert settings.properties["colour"] == "red"
+    assert "'sk'" not in repr(settings)
     assert settings.fetch_retries == RetryPolicy(attempts_max=3, backoff_ms=30, backoff_max_ms=600)
 
 
