@@ -63,6 +63,9 @@ def fetch(
       With replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector a leader sends a consumer to
       the most caught-up in-sync replica of its rack (KIP-392): no records, at once, and that replica's id.  A follower
       serves consumers of version 11 and later up to its own high watermark.
+      A follower of a partition that goes through a bucket (KIP-1176) gets offsets and no records.  One that has all
+      waits for the next record, one that is behind for remote.wal.fetch.lag.wait.ms, both for a new high watermark.
+      Without the leader epoch, or before version 12, it is answered FENCED_LEADER_EPOCH.
       A consumer over its quota gets no records, and is told for how long it is not read from; its session and its
       positions stay as they are.  It gets at most as much at once as its quota allows in ten seconds.
       While clients leave 256 MiB of answers unread, a fetch gets one batch at a time.
