@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.cluster.chaos_run import ChaosRun, Outcome, Plan, table
 from tests.support import java_tools
 
-HOLD_S = {"kill": 0.0, "pause": 15.0, "cut": 12.0, "roll": 0.0}
+HOLD_S = {"kill": 0.0, "pause": 15.0, "cut": 12.0, "roll": 0.0, "bucket": 15.0, "zone": 12.0}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -39,6 +39,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=200, help="records a second of each producer")
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--acks", choices=["all", "1"], default="all", help="1: losses are to be expected, and found")
+    parser.add_argument("--wal", action="store_true", help="followers take the records from buckets (KIP-1176)")
     parser.add_argument("--plant", action="store_true", help="at the end plant a duplicate and a loss, to be found")
     parser.add_argument("--setting", action="append", default=[], help="NAME=VALUE for every node; repeatable")
     parser.add_argument("--save", type=Path, help="a JSON file for everything that is known of the run")
@@ -63,6 +64,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         acks=arguments.acks,
         topic_config={} if arguments.acks == "all" else {"min.insync.replicas": "1"},
         settings=dict(setting.split("=", 1) for setting in arguments.setting),
+        is_through_bucket=arguments.wal,
     )
 
 

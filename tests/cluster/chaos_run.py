@@ -23,6 +23,7 @@ from tests.support.broker_process import free_port
 from tests.support.cluster_process import Cluster, ClusterProcess, what_is_missing
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.relay import CONTROLLER, Relays
+from tests.support.wal_cluster import WAL_TOPIC, WalCluster, received_bytes
 
 TOPIC: Final = "chaos"
 TOPIC_CONFIG: Final = {"min.insync.replicas": "2", "segment.bytes": str(4 << 20), "retention.ms": "-1"}
@@ -52,6 +53,7 @@ class Plan:
     acks: str = "all"  # "1": not idempotent either, and records may be lost: the proof that a loss is found
     topic_config: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    is_through_bucket: bool = False  # followers take the records from buckets in directories
 
     @property
     def controller(self) -> str:
@@ -83,6 +85,7 @@ class Outcome:
     longest_unavailability_s: float = 0.0
     unavailable_share: float = 0.0
     events: list[Any] = field(default_factory=list)
+    received_bytes: dict[str, int] = field(default_factory=dict)  # by followers, by path
 
     @property
     def problems(self) -> list[str]:
@@ -114,6 +117,7 @@ class Outcome:
             "healed after, s": "never" if self.heal_s is None else round(self.heal_s, 1),
             "longest gap, s": round(self.longest_unavailability_s, 1),
             "unavailable": f"{100 * self.unavailable_share:.0f} %",
+            "MiB by path": ", ".join(f"{path} {size / 2**20:.0f}" for path, size in self.received_bytes.items()) or "-",
         }
 
 
@@ -166,14 +170,15 @@ class ChaosRun:
                 controllers = ApacheControllers(self.directory / "quorum", plan.quorum)
                 stack.callback(controllers.stop)
                 options["controllers"] = controllers.start().bootstrap
-            kind = KafkaCluster if plan.is_apache else ClusterProcess
+            kind = KafkaCluster if plan.is_apache else WalCluster if plan.is_through_bucket else ClusterProcess
             self.cluster = kind(self.directory, **options)
             if self.relays is not None:
                 self._put_relays_between(self.relays)
             stack.enter_context(self.cluster)
             if controllers is not None:
                 self.cluster.nodes |= nodes_of(controllers)
-            self.cluster.create_topic(TOPIC, plan.partitions, plan.brokers, {**TOPIC_CONFIG, **plan.topic_config})
+            config = {**TOPIC_CONFIG, **plan.topic_config, **(WAL_TOPIC if plan.is_through_bucket else {})}
+            self.cluster.create_topic(TOPIC, plan.partitions, plan.brokers, config)
             self.cluster.wait_for_full_isr(TOPIC)
             yield
 
@@ -212,6 +217,8 @@ class ChaosRun:
         self._let_reader_finish(reader)
         self.outcome.verdict = judge(self.acknowledged, self.log, reader.log)
         _, self.outcome.differing = wait_for_identical(self.cluster, TOPIC, self.plan.partitions, IDENTICAL_TIMEOUT_S)
+        if isinstance(self.cluster, WalCluster):
+            self.outcome.received_bytes = received_bytes(self.cluster, TOPIC)  # since the last start of each process
         return self.outcome
 
     def _attempt(self, work: Any) -> None:
@@ -223,6 +230,8 @@ class ChaosRun:
     def _make_faults(self) -> None:
         plan, outcome = self.plan, self.outcome
         faults = Faults(self.cluster, random.Random(plan.seed), self.relays, plan.hits_controller)
+        if isinstance(self.cluster, WalCluster):
+            faults.buckets = self.cluster.bucket_directories
         began_s = time.monotonic()
         if set(plan.kinds) == {"roll"}:
             self._attempt(lambda: faults.roll_all(TOPIC))

@@ -1,15 +1,17 @@
-"""Faults of a run, drawn from a seed: processes killed, paused or restarted, links cut; each ends after its time."""
+"""Faults of a run, drawn from a seed: processes killed, paused or restarted, links cut, buckets taken away; each ends
+after its time."""
 
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.support.cluster_process import Cluster
 from tests.support.relay import CLIENT, CONTROLLER, Pair, Relays
 
-FAULTS: Final = ("kill", "pause", "cut", "roll")
+FAULTS: Final = ("kill", "pause", "cut", "roll", "bucket", "zone")
 POLL_S: Final = 0.02
 READY_TIMEOUT_S: Final = 60
 
@@ -78,6 +80,7 @@ class Faults:
     counts: dict[str, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
+    buckets: Mapping[int, Path] = field(default_factory=dict)  # directories, by the broker whose zone they are in
     began_s: float = field(default_factory=time.monotonic)
     active: list[Affliction] = field(default_factory=list)
 
@@ -110,6 +113,8 @@ class Faults:
 
     def _inflict(self, kind: str, hold_s: float) -> None:
         victims = self.victims()
+        if kind in ("bucket", "zone"):
+            victims = [node_id for node_id in victims if node_id in self.buckets]
         if not victims:
             self.note("none left", f"no victim for {kind}")
             return
@@ -126,6 +131,31 @@ class Faults:
         self.cluster.pause(victim)
         self.note("pause", f"SIGSTOP node {victim} for {end_s - time.monotonic():.1f} s")
         self.active.append(Affliction(end_s, victim, lambda: self.cluster.resume(victim)))
+
+    def _bucket(self, victim: int, end_s: float) -> None:
+        """The bucket of the broker's zone is gone; the broker is not."""
+        self.note("bucket", f"the bucket of node {victim} is away for {end_s - time.monotonic():.1f} s")
+        self._take_bucket(victim)
+        self.active.append(Affliction(end_s, victim, lambda: self._return_bucket(victim)))
+
+    def _zone(self, victim: int, end_s: float) -> None:
+        """The broker dies together with the bucket it uploads to."""
+        self.cluster.kill(victim)
+        self._take_bucket(victim)
+        self.note("zone", f"kill -9 node {victim} and its bucket is away for {end_s - time.monotonic():.1f} s")
+        self.active.append(Affliction(end_s, victim, lambda: self._return_zone(victim)))
+
+    def _take_bucket(self, victim: int) -> None:
+        bucket = self.buckets[victim]
+        bucket.rename(bucket.with_name(bucket.name + "-away"))
+
+    def _return_bucket(self, victim: int) -> None:
+        bucket = self.buckets[victim]
+        bucket.with_name(bucket.name + "-away").rename(bucket)
+
+    def _return_zone(self, victim: int) -> None:
+        self._return_bucket(victim)
+        self.cluster.launch(victim)
 
     def _cut(self, victim: int, end_s: float) -> None:
         brokers = self.cluster.node_ids
