@@ -41,7 +41,7 @@ _QUOTA_WINDOW = f"{_UNIT}/server/test_client_quota_manager.py::test_the_window_i
 _THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_window_is_a_setting"
 
 _WAL = f"{_UNIT}/wal"
-_WAL_SETTINGS = f"{_WAL}/test_wal_settings.py"
+_WAL_SETTINGS = "tests/scenarios/test_wal_settings.py"
 _BUCKET_SETTINGS = f"{_WAL}/test_wal_storage_context.py::test_every_setting_gets_where_it_belongs"
 _POINTERS_TOPIC = f"{_SERVER}/test_wal_metadata_topic_creator.py::test_what_the_settings_say"
 _OTHER_PREFIXES = f"{_CONFIG}/test_remote_wal_settings.py::test_other_prefixes_name_the_same_settings"

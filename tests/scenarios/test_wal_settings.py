@@ -10,8 +10,7 @@ from broker.wal.upload_pace import Traffic
 from tests.support.builders import batch
 from tests.support.sim_loop import SimLoop, simulate
 from tests.support.simulated_bucket import BucketFollower, BucketWorld
-
-from .upload_world import FOLLOWER, UploadWorld, told
+from tests.unit.wal.upload_world import FOLLOWER, UploadWorld, told
 
 
 async def begun_after(world: UploadWorld, seconds: float) -> int:
