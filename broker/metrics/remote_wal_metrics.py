@@ -74,6 +74,10 @@ class MeasuredObjects(Protocol):
 class MeasuredTopic(Protocol):
     @property
     def lag(self) -> int: ...
+    @property
+    def append_error_count(self) -> int: ...
+    @property
+    def skipped_batch_count(self) -> int: ...
 
 
 class MeasuredCheck(Protocol):
@@ -337,6 +341,16 @@ class RemoteWalMetrics:
             lambda: 0 if self._metadata_topic is None else self._metadata_topic.lag,
             action="Followers do not know of the newest objects: the leaders of that topic, or this broker, are slow.",
         )
+        self._registry.collected(
+            "broker_wal_metadata_failures_total",
+            "counter",
+            "Of __remote_wal_log_metadata: attempts of this broker to append that failed and are repeated (append), and "
+            "batches that it could not read and passed over (read).",
+            ("what",),
+            self._metadata_failures,
+            action="append: the topic has no leader or too few replicas in sync. read: see wal_metadata_batch_skipped in "
+            "the log; what was told there is missing, and the leaders send those records.",
+        )
         self._registry.gauge(
             "broker_wal_metadata_retention_violations",
             "Tiered topics with remote.wal.enable that keep local records for longer than "
@@ -345,3 +359,8 @@ class RemoteWalMetrics:
             action="Raise that retention, or lower local.retention.ms: a replica that was away for long fetches from "
             "the leader what the bucket still has.",
         )
+
+    def _metadata_failures(self) -> Iterable[Sample]:
+        if self._metadata_topic is not None:
+            yield ("append",), self._metadata_topic.append_error_count
+            yield ("read",), self._metadata_topic.skipped_batch_count

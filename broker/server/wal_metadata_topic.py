@@ -97,6 +97,16 @@ class WalMetadataTopic:
     def lag(self) -> int:
         return self.consumer.lag
 
+    @property
+    def append_error_count(self) -> int:
+        """Attempts that failed; each was, or will be, repeated."""
+        return self.producer.error_count
+
+    @property
+    def skipped_batch_count(self) -> int:
+        """Batches that could not be read."""
+        return self.consumer.skipped_batches
+
     def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
         return self.producer.append(partition, values)
 

@@ -91,6 +91,7 @@ MOVED_BY_UNIT_TEST = {
     "broker_wal_objects_live_bytes": _WAL_OWNERS,
     "broker_wal_orphan_objects_deleted_total": _WAL_OWNERS,
     "broker_wal_metadata_consumer_lag_records": _WAL_OWNERS,
+    "broker_wal_metadata_failures_total": _WAL_OWNERS,
     "broker_wal_metadata_retention_violations": _WAL_OWNERS,
     "broker_replication_bytes_total": _PATHS.format("test_bytes_are_told_by_path_and_zones"),
     "broker_replication_lag_records": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),

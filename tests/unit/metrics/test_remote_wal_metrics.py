@@ -63,6 +63,8 @@ class Objects:
 @dataclass
 class MetadataTopic:
     lag: int = 42
+    append_error_count: int = 5
+    skipped_batch_count: int = 2
 
 
 @dataclass
@@ -155,4 +157,6 @@ def test_every_other_value_is_read_from_its_owner() -> None:
     assert world.value("broker_wal_objects_live_bytes") == 12_345
     assert world.value("broker_wal_orphan_objects_deleted_total") == 5
     assert world.value("broker_wal_metadata_consumer_lag_records") == 42
+    assert world.value("broker_wal_metadata_failures_total", what="append") == 5
+    assert world.value("broker_wal_metadata_failures_total", what="read") == 2
     assert world.value("broker_wal_metadata_retention_violations") == 1
