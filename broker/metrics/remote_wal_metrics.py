@@ -344,12 +344,12 @@ class RemoteWalMetrics:
         self._registry.collected(
             "broker_wal_metadata_failures_total",
             "counter",
-            "Of __remote_wal_log_metadata: attempts of this broker to append that failed and are repeated (append), and "
-            "batches that it could not read and passed over (read).",
+            "Of __remote_wal_log_metadata: attempts of this broker to append that failed and are repeated (append), "
+            "and batches that it could not read and passed over (read).",
             ("what",),
             self._metadata_failures,
-            action="append: the topic has no leader or too few replicas in sync. read: see wal_metadata_batch_skipped in "
-            "the log; what was told there is missing, and the leaders send those records.",
+            action="append: the topic has no leader or too few replicas in sync. read: see wal_metadata_batch_skipped "
+            "in the log; what was told there is missing, and the leaders send those records.",
         )
         self._registry.gauge(
             "broker_wal_metadata_retention_violations",
