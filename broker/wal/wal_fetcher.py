@@ -15,7 +15,7 @@ from broker.common.identifiers import TopicIdPartition
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.objectstore.errors import Corrupt, NotFound, ObjectStoreError
+from broker.objectstore.errors import Corrupt, NotFound, ObjectStoreError, Throttled
 from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.leader_endpoint import LeaderUnavailableError
 from broker.wal.follower_term import FollowerTicket
@@ -29,6 +29,7 @@ from broker.wal.wal_interval_map import WalIntervalMap
 log = structlog.get_logger(__name__)
 
 SET_ASIDE_MS: Final = 5000  # as long as an open circuit leaves a bucket alone
+THROTTLED_MS: Final = 1000  # a bucket that asks for fewer requests is there
 PLAN_AGAIN_SECONDS: Final = 1.0  # for what could not be had; a bucket or a leader that comes back is not announced
 PLAN_MAX: Final = 200  # followers planned in one turn of the loop: some milliseconds
 YIELD_BYTES: Final = 1024 * 1024  # appended without letting others run: what a leader appends at once for a producer
@@ -164,7 +165,6 @@ class WalFetcher:
 
     def _start_gets(self) -> None:
         """As many as may be.  One is always: what came early waits for slices that are yet to be got."""
-        self._gets.gets_max = self._config.current.remote_wal_fetch_threads
         while self.bytes_held < BYTES_MAX or not self._gets.under_way_count:
             get = self._gets.next()
             if get is None:
@@ -211,7 +211,7 @@ class WalFetcher:
         say = log.warning if failures == 1 else log.debug  # once for each time it goes away
         say("wal_bucket_unreachable", bucket=bucket, error=str(error) or type(error).__name__)
         self._count_errors(get)
-        until_ms = self.clock.now_ms() + SET_ASIDE_MS
+        until_ms = self.clock.now_ms() + (THROTTLED_MS if isinstance(error, Throttled) else SET_ASIDE_MS)
         others = self._gets.take_back(bucket) if failures > 1 else []  # they need not find it out one by one
         for wanted in get.wanted + others:
             wanted.receiver.unreachable(wanted, until_ms)

@@ -4,6 +4,7 @@ All of it is plain: what was checked about the log, the leader and the slice is 
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 # Of which some are not in the plan any more: better candidates came while their GETs were under way.
 UNDER_WAY_MAX: Final = 2 * PREFETCH_MAX
+
+GAP_SECONDS: Final = 1.0  # that a slice may be later than its successor before it counts as missing
 
 SliceKey = tuple[int, int, object]
 
@@ -96,6 +99,7 @@ class WalFollower:
         self._suspects: set[SliceKey] = set()  # came wrong once
         self._is_troubled = False  # and that was told; until something is appended
         self._planned_for = -1  # the log end when it was last planned
+        self._gap: tuple[int, float] | None = None  # a log end where a slice is missing, and since when
         self._untold: tuple[int, float] | None = None  # an append's end and time, until a fetch tells the leader
         self._map: WalIntervalMap | None = None
         self._settled()
@@ -166,8 +170,32 @@ class WalFollower:
         self._stats.fenced_metadata += known.fenced_count - fenced
         if plan.is_held_back:
             self._host.plan_later(self)
+        if not (plan.slices or plan.epochs_to_ask or self._under_way):
+            self._note_gap(known, local.log_end_offset)
         epochs = plan.epochs_to_ask if self.asking != self._term.ticket else frozenset()
         return Wishes(self._want(plan), epochs)
+
+    def _note_gap(self, known: WalIntervalMap, end_offset: int) -> None:
+        """Slices may overtake each other, for a moment; one that does not come is told once.  The leader sees that we
+        stand still, and sends the records itself."""
+        following = known.next_start_of(self.state.leader_epoch, end_offset)
+        if following is None:
+            return
+        now = _now()
+        if self._gap is None or self._gap[0] != end_offset:
+            self._gap = end_offset, now + GAP_SECONDS
+        if self._gap[1] > now:
+            if self._gap[1] < math.inf:
+                self._host.plan_later(self)
+        else:
+            self._gap = end_offset, math.inf
+            log.warning(
+                "wal_slice_missing",
+                partition=str(self.partition.topic_partition),
+                offset=end_offset,
+                following=following,
+                epoch=self.state.leader_epoch,
+            )
 
     def wants(self, wanted: WantedSlice) -> bool:
         return self._under_way.get(wanted.entry.key) is wanted

@@ -190,6 +190,13 @@ class WalIntervalMap:
             offset = best.valid_until
         return WalFetchPlan(tuple(planned), frozenset())
 
+    def next_start_of(self, leader_epoch: int, offset: int) -> int | None:
+        """Where the next slice of that leader begins above `offset`; None when there is none."""
+        for known in self._ahead[bisect_right(self._ahead, offset, key=_start_of) :]:
+            if known.entry.leader_epoch == leader_epoch and not known.is_void:
+                return known.entry.start_offset
+        return None
+
     def valid_until(self, entry: WalEntry, lineage: Lineage, offset: int) -> int:
         """Up to which offset, exclusive, the batches of the entry from the one at `offset` on may be appended now.
 

@@ -60,9 +60,10 @@ def test_56_slices_of_one_object_are_one_get_whoever_wants_them() -> None:
 
 
 def test_slices_far_apart_are_two_gets() -> None:
-    gets = gets_of(wish(0), wish(100 + 64 * 1024), wish(201 + 128 * 1024))
+    gets = gets_of(wish(0), wish(100 + 64 * 1024), wish(201 + 128 * 1024), wish(key="other"))
     assert shape(gets.next()) == ("k", 0, 200 + 64 * 1024, 2)
-    assert shape(gets.next()) == ("k", 201 + 128 * 1024, 301 + 128 * 1024, 1)
+    assert shape(gets.next()) == ("k", 201 + 128 * 1024, 301 + 128 * 1024, 1)  # wanted before the other
+    assert shape(gets.next()) == ("other", 0, 100, 1)
 
 
 def test_objects_come_in_the_order_in_which_they_were_wanted() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.log.leader_epoch_file_cache import EpochEndOffset
-from broker.objectstore.errors import AccessDenied, Unavailable
+from broker.objectstore.errors import AccessDenied, Throttled, Unavailable
 from broker.replication.leader_endpoint import LeaderUnavailableError
 from broker.wal import wal_fetcher
 from broker.wal.remote_wal_stats import WalHop
@@ -127,14 +127,66 @@ async def test_57_what_is_under_way_or_early_is_bounded(tmp_path: Path, monkeypa
 async def test_when_early_slices_fill_the_memory_one_get_is_still_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What they wait for must come, or they would wait for ever."""
     world = WalFetcherWorld(tmp_path)
-    monkeypatch.setattr(wal_fetcher, "BYTES_MAX", 1)
     async with world.fetcher.running():
         world.shake_hands()
-        first, second = [(await world.upload((0, start, 1), key=f"wal/{start}"))[0] for start in (0, 1)]
-        world.tell(first, second)
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        world.storage.before = lambda bucket, key: gate if key == "wal/gone" else None
+        alternative = await world.upload((0, 0, 1), key="wal/alternative", bucket=OTHER_BUCKET)
+        gone = await world.upload((0, 0, 1), key="wal/gone", is_stored=False)
+        second = await world.upload((0, 1, 1), key="wal/second")
+        world.tell(*alternative, *gone, *second)
         await world.settle()
-        assert world.end() == 2 and world.storage.under_way_max == 1
+        assert world.follower().early_count == 1
+        monkeypatch.setattr(wal_fetcher, "BYTES_MAX", second[0].size)
+        gate.set_result(None)
+        await world.settle()
+        assert world.end() == 2
+
+
+async def test_followers_are_planned_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_fetcher, "PLAN_MAX", 2)
+    world = WalFetcherWorld(tmp_path, partitions=5)
+    async with world.fetcher.running():
+        world.shake_hands()
+        world.tell(*await world.upload(*((index, 0, 1) for index in range(5)), key="wal/k"))
+        await world.settle()
+        assert [world.end(index) for index in range(5)] == [1] * 5
+        assert len(world.storage.gets) == 3  # a turn of the loop each
+
+
+async def test_a_large_answer_is_appended_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_fetcher, "YIELD_BYTES", 1)
+    world = WalFetcherWorld(tmp_path, partitions=4)
+    async with world.fetcher.running():
+        world.shake_hands()
+        world.tell(*await world.upload(*((index, 0, 1) for index in range(4))))
+        seen = set()
+        for _ in range(40):
+            await asyncio.sleep(0)
+            seen.add(sum(world.end(index) for index in range(4)))
+        assert seen == {0, 1, 2, 3, 4}
+
+
+async def test_what_two_wanted_is_counted_once(tmp_path: Path) -> None:
+    """A partition is followed anew while the bytes are on their way for its former follower."""
+    world = WalFetcherWorld(tmp_path)
+    async with world.fetcher.running():
+        world.shake_hands()
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        world.storage.before = lambda bucket, key: gate
+        (entry,) = await world.upload((0, 0, 2))
+        world.tell(entry)
+        await world.settle()
+        world.states[0].stop()
+        world.states[0] = world.follow()
+        world.shake_hands()
+        await world.settle()
+        gate.set_result(None)
+        await world.settle()
+        assert (world.end(), len(world.storage.gets)) == (2, 1)
+        assert world.stats.of("t").fetch_bytes == entry.size
 
 
 async def test_23_slices_are_appended_in_order_in_whichever_they_come(tmp_path: Path) -> None:
@@ -245,6 +297,24 @@ def test_29_a_bucket_that_fails_is_left_alone_for_five_seconds(tmp_path: Path, e
         assert len(world.storage.gets) == 2
         stats = world.stats.of("t")
         assert (stats.stale_metadata, stats.fetch_errors) == (1, 1)
+
+    in_virtual_time(tmp_path, story)
+
+
+def test_a_bucket_that_asks_for_fewer_requests_is_asked_sooner(tmp_path: Path) -> None:
+    async def story(world: WalFetcherWorld, loop: SimLoop) -> None:
+        world.shake_hands()
+
+        def throttle(bucket: str, key: str) -> None:
+            if len(world.storage.gets) == 1:
+                raise Throttled("slow down")
+
+        world.storage.before = throttle
+        world.tell(*await world.upload((0, 0, 2)))
+        await asyncio.sleep(0.9)
+        assert world.end() == 0
+        await asyncio.sleep(1.2)
+        assert world.end() == 2
 
     in_virtual_time(tmp_path, story)
 
@@ -368,6 +438,7 @@ async def test_a_follower_that_stopped_is_not_woken_and_a_new_one_is(tmp_path: P
         world.states[0] = world.follow()
         old.stop()  # after its successor was made
         world.shake_hands()
+        await world.settle()
         world.tell(*await world.upload((0, 0, 2)))
         await world.settle()
         assert world.end() == 2

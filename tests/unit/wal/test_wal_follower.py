@@ -1,19 +1,25 @@
 """One follower by itself: the test is its host, and hands it bytes when it likes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.common.errors import StorageFailure
 from broker.log.leader_epoch_file_cache import EpochEndOffset
 from broker.records.record_batch import RecordBatch, batches
 from broker.replication.bucket_fetch_state import BucketFetchState
+from broker.replication.topic_stats import ReplicationPath
+from broker.schemas.remote_wal_metadata import RemoteWalPartitionInvalidateRecord, TopicIdPartitionEntry
 from broker.wal.slice_gets import WantedSlice
 from broker.wal.wal_entry import WalEntry, entries_of
 from broker.wal.wal_fetcher import WalFetcher
 from broker.wal.wal_follower import WalFollower, Wishes
 from broker.wal.wal_interval_map import PREFETCH_MAX
+from tests.support.sim_loop import SimLoop, simulate
 
 from .fetcher_world import WalFetcherWorld, records
 from .wal_world import BUCKET, OTHER_BUCKET, batch, make_object, make_slice
@@ -318,12 +324,8 @@ async def test_the_log_may_begin_within_the_first_batch(make: Make) -> None:
     """DeleteRecords moved the leader's start into a batch; an empty follower takes the whole batch and hides it."""
     follower = make()
     world = follower.world
-    data = _one_batch(0, 4)
-    world.partition().log.truncate_fully_and_start_at(2)
     follower.state.truncate_fully_and_start_at(2)
-    combined = make_object([make_slice(data, partition=world.place_of(), leader_epoch=1)])
-    await world.storage.copy_wal_combined_segment(combined)
-    world.map().add(*entries_of(combined.metadata))
+    await _store(follower, _one_batch(0, 4))
     world.answer(log_start=2)
     (wanted,) = follower.plan()
     follower.bring(wanted)
@@ -336,9 +338,7 @@ async def test_a_batch_that_straddles_the_log_end_is_corruption(make: Make) -> N
     world = follower.world
     follower.state.append(_batches(0, 2))
 
-    combined = make_object([make_slice(_one_batch(0, 4), partition=world.place_of(), leader_epoch=1)])
-    await world.storage.copy_wal_combined_segment(combined)
-    world.map().add(*entries_of(combined.metadata))
+    await _store(follower, _one_batch(0, 4))
     world.answer()
     (wanted,) = follower.plan()
     follower.bring(wanted)
@@ -402,3 +402,96 @@ def _batches(start: int, end: int, *, epoch: int = 1) -> list[RecordBatch]:
 
 def _one_batch(start: int, count: int) -> bytes:
     return batch(start, count, epoch=1)
+
+
+async def test_a_slice_with_a_hole_at_the_log_end_is_given_up(make: Make) -> None:
+    follower = make()
+    follower.state.append(_batches(0, 2))
+    await _store(follower, records(0, 2) + records(5, 7))
+    follower.world.answer()
+    (wanted,) = follower.plan()
+    follower.bring(wanted)
+    assert (follower.end, follower.world.stats.of("t").corrupt) == (2, 0)
+    assert follower.plan() == ()
+
+
+async def test_what_is_void_in_this_epoch_alone_is_not_given_up(make: Make) -> None:
+    """Key 7 comes while the bytes do; in the next leader's lineage the slice may be good."""
+    follower = make(leader_epoch=2)
+    world = follower.world
+    entry = await follower.announce(0, 2, epoch=1)
+    world.answer()
+    follower.it.epoch_answered(follower.it.ticket, 1, EpochEndOffset(1, 2))
+    (wanted,) = follower.plan()
+    partition = TopicIdPartitionEntry.of(world.place_of())
+    world.map().invalidate(
+        RemoteWalPartitionInvalidateRecord(
+            topic_id_partition=partition, broker_id=2, leader_epoch=2, from_offset=0, event_timestamp_ms=0
+        )
+    )
+    follower.bring(wanted)
+    assert follower.end == 0
+    world.place(leader_epoch=3)
+    world.states[0] = world.follow()
+    follower.it = world.follower()
+    world.answer()
+    follower.it.epoch_answered(follower.it.ticket, 1, EpochEndOffset(1, 2))
+    assert [each.entry for each in follower.plan()] == [entry]
+
+
+async def test_bytes_are_counted_for_who_uploaded_them(make: Make) -> None:
+    follower = make()
+    entry = await follower.announce(0, 2)
+    follower.world.map().drop(entry)
+    elsewhere = replace(entry, broker_id=3, slice_id=entry.combined_segment_id)
+    follower.world.map().add(elsewhere)
+    follower.world.answer()
+    (wanted,) = follower.plan()
+    follower.bring(wanted)
+    assert follower.world.partition().topic_stats.received_bytes == {(ReplicationPath.WAL, 3): entry.size}
+
+
+async def test_trouble_is_told_once_until_something_is_appended(make: Make) -> None:
+    follower = make()
+    for start in range(0, 6, 2):
+        await follower.announce(start, 2)
+    follower.world.answer()
+    first, second, third = follower.plan()
+    with capture_logs() as logs:
+        follower.it.gone(second)
+        follower.it.gone(third)
+        follower.bring(first)
+        await follower.announce(2, 2)
+        (again,) = follower.plan()
+        follower.it.gone(again)
+    told = [(each["event"], each["log_level"]) for each in logs]
+    assert told == [("wal_object_gone", level) for level in ("warning", "debug", "warning")]
+
+
+def test_24_a_missing_slice_is_told_once_after_a_second(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        follower = Follower(tmp_path)
+        async with follower.fetcher.running():
+            follower.world.answer()
+            follower.world.tell(await follower.announce(2, 2))
+            with capture_logs() as logs:
+                await asyncio.sleep(0.9)
+                assert logs == []
+                await asyncio.sleep(0.3)
+                assert [(each["event"], each["offset"], each["following"]) for each in logs] == [
+                    ("wal_slice_missing", 0, 2)
+                ]
+                await asyncio.sleep(60)
+                assert len(logs) == 1
+            follower.world.tell(await follower.announce(0, 2))
+            await asyncio.sleep(1)
+            assert follower.end == 4
+
+    simulate(story)
+
+
+async def _store(follower: Follower, data: bytes) -> None:
+    """An object of one slice with these bytes, known."""
+    combined = make_object([make_slice(data, partition=follower.world.place_of(), leader_epoch=1)], key="wal/stored")
+    await follower.world.storage.copy_wal_combined_segment(combined)
+    follower.world.map().add(*entries_of(combined.metadata, 1000))

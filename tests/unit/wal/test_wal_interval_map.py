@@ -13,7 +13,7 @@ from broker.schemas.remote_wal_metadata import (
 from broker.wal import wal_interval_map
 from broker.wal.lineage import Lineage
 from broker.wal.wal_entry import WalEntry
-from broker.wal.wal_interval_map import WalIntervalMap
+from broker.wal.wal_interval_map import WalFetchPlan, WalIntervalMap
 
 from .wal_world import BUCKET, FOO, OTHER_BUCKET, entry
 
@@ -443,3 +443,41 @@ def test_the_map_is_bounded_and_reads_again_when_it_gets_there(monkeypatch: pyte
     world.map.reseek_began()
     world.add(entries[3], entries[4], entries[5])
     assert [each.start_offset for each, _ in world.plan()] == [3, 4, 5]
+
+
+def test_what_could_not_be_had_is_held_back_without_news() -> None:
+    world = World(leader_epoch=2)
+    assert not world.map.plan(world.lineage, 0).is_held_back
+    first, second = entry(0, 9, leader_epoch=2, bucket=OTHER_BUCKET), entry(0, 9, leader_epoch=2)
+    world.add(first, second)
+    world.closed.add(OTHER_BUCKET)
+    plan = world.map.plan(world.lineage, 0)
+    assert ([each.entry for each in plan.slices], plan.is_held_back) == ([second], False)
+    world.map.set_aside(second, 100)
+    assert world.map.plan(world.lineage, 0) == WalFetchPlan((), frozenset(), is_held_back=True)
+    world.map.drop(first)
+    world.map.drop(second)
+    assert not world.map.plan(world.lineage, 0).is_held_back
+
+
+def test_held_back_is_what_the_leader_may_have() -> None:
+    world = World(leader_epoch=3)
+    older = entry(0, 9, leader_epoch=1)
+    world.add(older)
+    assert world.map.plan(world.lineage, 0) == WalFetchPlan((), frozenset({1}), is_held_back=False)  # it is being asked
+    world.closed.add(BUCKET)
+    assert world.map.plan(world.lineage, 0) == WalFetchPlan((), frozenset(), is_held_back=True)
+    world.lead(3, e1=(0, 5))
+    assert not world.map.plan(world.lineage, 0).is_held_back
+    world.lead(3, e1=(1, 5))
+    assert world.map.plan(world.lineage, 0).is_held_back
+
+
+def test_where_the_leaders_next_slice_begins() -> None:
+    world = World(leader_epoch=2)
+    void, good = entry(20, 29, leader_epoch=2), entry(30, 39, leader_epoch=2)
+    world.add(entry(0, 9, leader_epoch=2), entry(12, 19, leader_epoch=1), void, good)
+    world.map.drop(void)
+    assert world.map.next_start_of(2, 10) == 30
+    assert world.map.next_start_of(1, 10) == 12
+    assert world.map.next_start_of(2, 30) is None
