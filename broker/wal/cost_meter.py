@@ -5,7 +5,7 @@ Every broker reckons its own part: a leader pays for puts, uploads and storage, 
 it fetched across zones.  Sums over the brokers are the cluster's.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from broker.wal.upload_pace import Traffic
 
 RATE_WINDOW_SECONDS: Final = 10.0
 SAMPLE_SECONDS: Final = 1.0
+SPREAD_SECONDS: Final = 10.0  # to find it all partitions are looked at
 
 
 class CostItem(StrEnum):
@@ -47,18 +48,18 @@ class FollowerSpread(NamedTuple):
 
 
 def spread_of(
-    replica_sets: Iterable[Iterable[int]], own_id: int, zone_of: Callable[[int], str | None]
+    replica_sets: Iterable[tuple[int, ...]], own_id: int, zone_of: Callable[[int], str | None]
 ) -> FollowerSpread:
-    """Of partitions led by `own_id`, each given by its replicas."""
+    """Of partitions led by `own_id`, each given by its replicas; ten thousand of them have few different ones."""
     brokers: set[int] = set()
     partitions = followers = cross_zone = 0
-    for replicas in replica_sets:
-        partitions += 1
+    for replicas, count in Counter(replica_sets).items():
+        partitions += count
         for broker_id in replicas:
             if broker_id != own_id:
                 brokers.add(broker_id)
-                followers += 1
-                cross_zone += crosses_zones(zone_of(own_id), zone_of(broker_id))
+                followers += count
+                cross_zone += count * crosses_zones(zone_of(own_id), zone_of(broker_id))
     divisor = max(partitions, 1)
     return FollowerSpread(len(brokers), followers / divisor, cross_zone / divisor)
 
@@ -112,6 +113,7 @@ class CostMeter:
         self._zone_of = zone_of
         self._spread_now = spread
         self._spread = FollowerSpread()
+        self._spread_due_at = time()
         self._live_bytes = live_bytes
         self._time = time
         self._samples: deque[_Sample] = deque()
@@ -206,7 +208,9 @@ class CostMeter:
         )
         self._stored_until = now
         copied = sum(topic.copy_bytes for topic in self._stats.topics.values())
-        self._spread = self._spread_now()
+        if now >= self._spread_due_at or not self._spread.brokers:
+            self._spread = self._spread_now()
+            self._spread_due_at = now + SPREAD_SECONDS
         if self._samples and copied < self._samples[-1].bytes:
             self._samples.clear()  # a topic has gone with its counts
         self._samples.append(_Sample(now, copied, self._stats.objects_stored))

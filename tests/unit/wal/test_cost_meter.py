@@ -146,7 +146,9 @@ def test_the_break_even_line() -> None:
     assert world.meter.break_even_bytes_per_second() == pytest.approx(expected)
     assert 6.5e6 < expected < 7.5e6  # the line is near 6.7 MB/s
     world.spread = FollowerSpread(2, 2.0, 0.0)  # all in one zone
-    world.now += 1
+    world.upload(5, objects=200, size_bytes=1_000_000)
+    assert world.meter.break_even_bytes_per_second() == pytest.approx(expected)  # it is looked at now and then
+    world.upload(10, objects=200, size_bytes=1_000_000)
     assert world.meter.break_even_bytes_per_second() == float("inf")
 
 
