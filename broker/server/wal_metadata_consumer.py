@@ -1,7 +1,7 @@
 """WalMetadataConsumer: reads the metadata partitions assigned to this broker, each from its leader.
 
-Kafka's ConsumerManager of KIP-405, without consumer groups.  One difference: what is new begins by timestamp, or where
-an earlier run was, and not at the beginning.
+Kafka's ConsumerManager of KIP-405, without consumer groups.  One difference: what is new begins by timestamp and not at
+the beginning; or, if that would be too much, where an earlier run was.
 """
 
 import asyncio

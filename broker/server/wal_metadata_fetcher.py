@@ -29,6 +29,9 @@ log = structlog.get_logger(__name__)
 WAIT_MAX_MS: Final = 500  # two requests a second to a leader with nothing new
 PARTITION_BYTES_MAX: Final = 256 * 1024  # decoded without letting others run
 PATIENCE_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
+# Of a partition; read in a second or so.  What is not read is not known to be in a bucket: should this broker come to
+# lead, it uploads it again.
+HISTORY_RECORDS_MAX: Final = 20_000
 RETRY_SECONDS: Final = 0.1
 UNEXPECTED_RETRY_SECONDS: Final = 1.0
 YIELD_BYTES: Final = 64 * 1024  # read, as they are in the log, without letting others run
@@ -142,32 +145,36 @@ class WalMetadataFetcher:
         if self._retry_at > _now():
             return []
         due = [each for each in readings if each[0].due_at <= _now()]
-        new = [each for each in due if each[0].position is None and not self._resume(*each)]
+        new = [each for each in due if each[0].position is None]
         if new:
             await self._place(new)
         return [(reading, route) for reading, route in due if reading.position is not None]
-
-    def _resume(self, reading: WalMetadataReading, route: Route) -> bool:
-        position = self._owner.remembered(reading, route)
-        if position is None:
-            return False
-        log.debug("wal_metadata_resumed", partition=reading.partition, offset=position.offset)
-        reading.begin_at(position)
-        return True
 
     async def _place(self, new: list[tuple[WalMetadataReading, Route]]) -> None:
         """By timestamp.  The end is asked for first: what is appended between the two questions is not passed over."""
         epochs = {reading.partition: route.leader_epoch for reading, route in new}
         ends = await self._leader.list_offsets(epochs, LATEST_TIMESTAMP)
         found = await self._leader.list_offsets(epochs, self._owner.oldest_timestamp())
-        for reading, _ in new:
+        for reading, route in new:
             end, first = ends.get(reading.partition), found.get(reading.partition)
             if end is None or first is None or end.error or first.error:
                 refused = next((each.error for each in (end, first) if each is not None and each.error), None)
                 self._delay(reading, refused or ErrorCode.unknown_server_error)
                 continue
+            oldest = end.offset if first.offset == NO_OFFSET else first.offset
             reading.end_offset = end.offset
-            reading.begin_at(MetadataPosition(end.offset if first.offset == NO_OFFSET else first.offset, NO_EPOCH))
+            reading.begin_at(self._beginning(reading, route, oldest, end.offset))
+
+    def _beginning(
+        self, reading: WalMetadataReading, route: Route, oldest_offset: int, end_offset: int
+    ) -> MetadataPosition:
+        """All that is within the retention, unless it is too much, and an earlier run has read most of it."""
+        oldest = MetadataPosition(oldest_offset, NO_EPOCH)
+        remembered = self._owner.remembered(reading, route)
+        if remembered is None or end_offset - oldest_offset <= HISTORY_RECORDS_MAX:
+            return oldest
+        log.info("wal_metadata_resumed", partition=reading.partition, offset=remembered.offset, oldest=oldest_offset)
+        return max(remembered, oldest)
 
     async def _ask(self, requests: dict[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
         """One fetch; TimeoutError when it was interrupted."""

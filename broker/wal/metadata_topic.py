@@ -45,8 +45,11 @@ class MetadataTopic(Protocol):
         """
 
     def assign(self, partitions: Collection[int]) -> None:
-        """What to read from now on.  New partitions begin at the position remembered from an earlier run, otherwise
-        by timestamp, one retention ago; those no longer named are forgotten."""
+        """What to read from now on; those no longer named are forgotten.
+
+        New partitions begin one retention ago, by timestamp.  If that would be very much, they begin where an earlier
+        run of this process was a minute before its end.
+        """
 
     def read_again(self, partition: int) -> None:
         """Begin this assigned partition once more, one retention ago."""

@@ -12,6 +12,7 @@ import structlog
 from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.metadata.configs_image import ConfigResourceType
 from broker.metadata.metadata_image import MetadataImage
+from broker.server import wal_metadata_fetcher
 from broker.server.wal_metadata_endpoint import WalMetadataEndPoint
 from broker.server.wal_metadata_topic import WalMetadataTopic
 from broker.wal.metadata_topic import MetadataTopicError
@@ -245,8 +246,9 @@ def test_nothing_is_lost_and_the_order_is_kept_when_a_leader_changes(fault: str)
     _tell(story)
 
 
-def test_a_restart_goes_on_where_it_was_and_without_a_position_by_timestamp() -> None:
+def test_a_restart_goes_on_where_it_was_and_without_a_position_by_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behaviour 54, as far as the metadata is concerned."""
+    monkeypatch.setattr(wal_metadata_fetcher, "HISTORY_RECORDS_MAX", 50)
 
     async def story(cluster: SimCluster) -> None:
         retention = {"rwlmm.config.remote.wal.log.metadata.topic.retention.ms": "100000"}

@@ -13,6 +13,7 @@ from broker.common.identifiers import TopicPartition
 from broker.records.memory_records_builder import records_batch
 from broker.replication.leader_endpoint import FetchedPartition, FollowerFetch
 from broker.replication.replica_fetcher_manager import LeaderAddress
+from broker.server import wal_metadata_fetcher
 from broker.server.wal_metadata_consumer import WalMetadataConsumer
 from broker.server.wal_metadata_endpoint import FoundOffset
 from broker.server.wal_metadata_positions import MetadataPosition, WalMetadataPositions
@@ -228,7 +229,10 @@ def restarted(directory: Path, **options: Any) -> list[str]:
     return setup.values(0)
 
 
-def test_a_restart_begins_where_the_last_run_was_some_seconds_before_its_end(tmp_path: Path) -> None:
+def test_a_restart_begins_where_the_last_run_was_some_seconds_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_metadata_fetcher, "HISTORY_RECORDS_MAX", 10)
     setup = Setup(tmp_path, 1)
 
     async def play(loop: SimLoop) -> None:
@@ -242,7 +246,10 @@ def test_a_restart_begins_where_the_last_run_was_some_seconds_before_its_end(tmp
     assert restarted(tmp_path, may_resume=lambda partition: partition != 0)[0] == "0"
 
 
-def test_a_position_of_a_partition_that_was_dropped_meanwhile_is_not_used(tmp_path: Path) -> None:
+def test_a_position_of_a_partition_that_was_dropped_meanwhile_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_metadata_fetcher, "HISTORY_RECORDS_MAX", 0)
     setup = Setup(tmp_path, 1)
     setup.logs[0].values, setup.logs[0].first_in_retention = ["a", "b"], 0
 

@@ -227,14 +227,25 @@ def test_what_is_appended_between_the_two_questions_is_not_passed_over() -> None
     run(play)
 
 
-def test_an_earlier_run_is_continued() -> None:
+@pytest.mark.parametrize(
+    ("history", "remembered", "begins"),
+    [(2, 7, 7), (3, 7, 5), (2, 3, 5), (2, None, 5)],
+    ids=["too much to read again", "little to read again", "longer ago than what is kept", "never read"],
+)
+def test_an_earlier_run_is_continued_when_there_is_too_much_to_read(
+    history: int, remembered: int | None, begins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_metadata_fetcher, "HISTORY_RECORDS_MAX", history)
+
     async def play(world: World, loop: SimLoop) -> None:
-        world.leader.append(4, "a")
-        world.leader.append(4, "b")
-        world.owner.known[4] = MetadataPosition(1, 3)
+        for number in range(8):
+            world.leader.append(4, f"{number}")
+        if remembered is not None:
+            world.owner.known[4] = MetadataPosition(remembered, 3)
         world.owner.begin(4)
         await world.fetcher.work_once()
-        assert (world.leader.listed, world.owner.told) == ([], [(4, metadata("b", first_offset=1))])
+        assert world.offsets == [{4: begins}]
+        assert world.owner.told == [(4, metadata(*(f"{n}" for n in range(begins, 8)), first_offset=begins))]
 
     run(play)
 
