@@ -98,8 +98,15 @@ class WalFetcherWorld(ReplicaWorld):
     """Partitions t-0, t-1, ... without records, followed in the given epoch.  Needs a running loop."""
 
     def __init__(
-        self, directory: Path, *, partitions: int = 1, leader_epoch: int = 1, properties: dict[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        partitions: int = 1,
+        leader_epoch: int = 1,
+        properties: dict[str, str] | None = None,
+        storage: RemoteWalStorageManager | None = None,
     ) -> None:
+        """`storage` is read from in the place of the dict, which has what was uploaded all the same."""
         super().__init__(directory, properties)
         self.register_brokers(1, 2)
         self.create_topic(partitions=partitions, replicas=(2, 1), leader=2, leader_epoch=leader_epoch)
@@ -108,10 +115,11 @@ class WalFetcherWorld(ReplicaWorld):
         self.stats = RemoteWalStats()
         self.known: dict[TopicIdPartition, WalIntervalMap] = {}
         self.told = 0
-        self.fetcher = WalFetcher(self.storage, self.epochs, self.known.get, self.config, self.stats, self.clock)
+        used = storage or self.storage
+        self.fetcher = WalFetcher(used, self.epochs, self.known.get, self.config, self.stats, self.clock)
         self.states: list[BucketFetchState] = []
         for index in range(partitions):
-            self.known[self.place_of(index)] = WalIntervalMap(BUCKET, 1 << 40, self.storage.is_reachable)
+            self.known[self.place_of(index)] = WalIntervalMap(BUCKET, 1 << 40, used.is_reachable)
             self.states.append(self.follow(index))
 
     def place_of(self, partition: int = 0) -> TopicIdPartition:

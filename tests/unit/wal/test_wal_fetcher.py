@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ from broker.log.leader_epoch_file_cache import EpochEndOffset
 from broker.objectstore.errors import AccessDenied, Throttled, Unavailable
 from broker.replication.leader_endpoint import LeaderUnavailableError
 from broker.wal import wal_fetcher
+from broker.wal.local_wal_storage_manager import LocalWalStorageManager
 from broker.wal.remote_wal_stats import WalHop
 from broker.wal.wal_fetcher import SET_ASIDE_MS
+from tests.support.memory_object_store import MemoryObjectStore
 from tests.support.sim_loop import SimClock, SimLoop, simulate
 
 from .fetcher_world import WalFetcherWorld, records
-from .wal_world import OTHER_BUCKET
+from .storage_world import storage_context, storage_settings
+from .wal_world import BUCKET, OTHER_BUCKET
 
 
 def in_virtual_time(
@@ -340,6 +344,51 @@ def test_29_a_dead_bucket_gives_way_to_another_at_once(tmp_path: Path) -> None:
             assert loop.time() - began < 10
 
     in_virtual_time(tmp_path, story, partitions=40, leader_epoch=2, properties={"remote.wal.fetch.timeout.ms": "1000"})
+
+
+class SilentStore(MemoryObjectStore):
+    """Answers a probe and nothing else."""
+
+    async def get_range(self, key: str, position: int, size_bytes: int) -> bytes:
+        await asyncio.sleep(3600)
+        raise AssertionError("nobody waits for that long")
+
+
+def test_29_with_deadlines_retries_and_circuit_a_dead_bucket_costs_less_than_ten_seconds(tmp_path: Path) -> None:
+    """The newest leader announced in the bucket that died; what it needs was announced elsewhere by an older one."""
+    stores = {BUCKET: MemoryObjectStore(BUCKET), OTHER_BUCKET: SilentStore(OTHER_BUCKET)}
+
+    async def open_store(url: str) -> MemoryObjectStore:
+        return stores[url]
+
+    async def run(loop: SimLoop) -> None:
+        context = replace(storage_context(storage_settings(BUCKET), None), open_store=open_store)
+        storage = LocalWalStorageManager(context)
+        world = WalFetcherWorld(tmp_path, partitions=10, leader_epoch=2, storage=storage)
+        world.fetcher.clock = SimClock(loop)
+        async with storage.running(), world.fetcher.running():
+            world.shake_hands()
+            world.epochs.answers[1] = EpochEndOffset(1, 100)
+            for index in range(10):
+                for start in range(0, 20, 2):
+                    live = await world.upload((index, start, 2), key=f"wal/live-{index}-{start}")
+                    dead = await world.upload(
+                        (index, start, 2), key=f"wal/dead-{index}-{start}", bucket=OTHER_BUCKET, publisher=2
+                    )
+                    await stores[BUCKET].put(live[0].object_key, world.storage.objects[BUCKET, live[0].object_key])
+                    world.tell(*live, *dead)
+            ends = dict.fromkeys(range(10), 0)
+            stood_since, longest = loop.time(), 0.0
+            while min(ends.values()) < 20:
+                await asyncio.sleep(0.05)
+                now_ends = {index: world.end(index) for index in range(10)}
+                if now_ends != ends:
+                    stood_since = loop.time()
+                ends, longest = now_ends, max(longest, loop.time() - stood_since)
+                assert loop.time() < 60
+            assert longest < 10 and loop.time() < 10
+
+    simulate(run)
 
 
 def test_an_open_circuit_that_closes_is_found_out(tmp_path: Path) -> None:
