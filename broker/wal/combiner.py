@@ -29,7 +29,7 @@ from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager
 from broker.wal.slice_reader import RangeDeletedError, SliceReader
 from broker.wal.upload_pace import CostPolicy, Traffic, UploadPace
-from broker.wal.upload_queue import CombinedObject, SliceRead, UploadLimits, UploadQueue
+from broker.wal.upload_queue import CombinedObject, ObjectState, SliceRead, UploadLimits, UploadQueue
 from broker.wal.wal_slice import SliceGapError, SliceReadError
 
 log = structlog.get_logger(__name__)
@@ -85,6 +85,7 @@ class Combiner:
         self._wake_at_bytes = _NEVER
         self._backoff_ms = 0
         self._not_before_ms = 0
+        self._trial: CombinedObject | None = None  # begun since the last failure, without a success yet
         self._throttled_seen = 0
         self.is_shutting_down = False
 
@@ -220,8 +221,8 @@ class Combiner:
         if self._queue.dirty:
             self._queue.limits = self._limits()
         wait_ms = self._queue.wait_ms(now_ms)
-        if wait_ms is None:
-            return None
+        if wait_ms is None or (self._trial is not None and self._trial.state is ObjectState.UPLOADING):
+            return None  # after a failure one at a time, until one succeeds
         if not self._storage.is_reachable(self._storage.own_bucket):
             wait_ms = max(wait_ms, UNREACHABLE_CHECK_MS)
         return max(wait_ms, self._not_before_ms - now_ms)
@@ -309,6 +310,7 @@ class Combiner:
         combined = build_combined_segment(self._identities.make(max(waited_ms)), sealed.slices, self.followers_of)
         combined = dataclasses.replace(combined, buffers=(b"".join(combined.buffers),))
         sealed.slices.clear()  # their bytes are in the object now
+        self._trial = sealed if self._backoff_ms else None
         self._tasks.start(f"upload:{combined.metadata.object_key}", self._upload(sealed, combined))
 
     def followers_of(self, partition: TopicIdPartition) -> list[int]:
@@ -328,6 +330,7 @@ class Combiner:
         count_stored(self._stats, combined)
         self._pace.stored()
         self._backoff_ms = self._not_before_ms = 0
+        self._trial = None
         self._stored[sealed] = dataclasses.replace(combined, event=b"", buffers=())
         self._queue.stored(sealed, _now_ms())
         self._announce()

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from broker.objectstore.decorated import Operation
 from broker.objectstore.errors import Unavailable
-from broker.objectstore.failing_object_store import Fault
+from broker.objectstore.failing_object_store import Fault, Latency
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.wal_entry import WalEntry
 from tests.support.sim_loop import EPOCH_MS
@@ -172,6 +172,38 @@ def test_a_leader_that_is_deposed_announces_nothing_more(tmp_path: Path) -> None
         world.publisher.may_go.set()
         await asyncio.sleep(1)
         assert world.publisher.published == []
+
+    told(tmp_path, story)
+
+
+def test_a_log_that_was_cut_within_a_term_is_not_announced(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        elected(world, 10, 10, high_watermark=20)
+        world.store.plan.latency = Latency(0.2)
+        world.elect(LEADER, 1)
+        await asyncio.sleep(0.1)
+        world.partition().log.truncate_to(10)
+        world.append(10)
+        await asyncio.sleep(1)
+        assert world.publisher.published == []
+
+    told(tmp_path, story)
+
+
+def test_it_gives_way_to_live_records_that_wait_for_uploads(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic("live")
+        world.store.plan.latency = Latency(0.5)
+        elected(world, 10, high_watermark=10)
+        for _ in range(4):
+            world.append(topic="live")
+            await asyncio.sleep(0.025)
+        assert world.combiner.is_pressed
+        world.elect(LEADER, 1)
+        await asyncio.sleep(0.85)  # the uploads end after 0.4 s
+        assert world.publisher.offsets() == []
+        await asyncio.sleep(0.15)
+        assert world.publisher.offsets() == [(0, 9)]
 
     told(tmp_path, story)
 

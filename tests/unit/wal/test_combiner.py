@@ -176,12 +176,55 @@ def test_a_dead_bucket_is_not_hammered(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             asked = world.store.occurred[Fault.RESET]
         assert asked < 40  # a probe each 5 s, and what opened the circuit
+        assert world.stats.of("t").copy_errors < 15  # nor is the log read for nothing
         world.store.plan.down = None
         await asyncio.sleep(10)
         assert world.uploads().wal_next == 600
         offsets = world.publisher.offsets()
         assert offsets[0][0] == 0 and offsets[-1][1] == 599
         assert all(one[1] + 1 == other[0] for one, other in itertools.pairwise(offsets))
+
+    told(tmp_path, story)
+
+
+def test_a_bucket_that_refuses_on_and_on_is_asked_ever_more_rarely(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        world.store.plan.down = Fault.SLOW_DOWN
+        for _ in range(600):
+            world.append()
+            await asyncio.sleep(0.1)
+        assert world.stats.of("t").copy_errors < 60
+
+    told(tmp_path, story)
+
+
+def test_what_lost_its_ground_on_its_way_is_left_out_of_the_event(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic(partitions=3)
+        world.store.plan.latency = Latency(0.1)
+        for index in range(3):
+            world.append(partition=index)
+        await asyncio.sleep(0.05)
+        world.elect(FOLLOWER, 1, partition=1)
+        await asyncio.sleep(0.2)
+        assert [world.publisher.offsets(index) for index in range(3)] == [[(0, 0)], [], [(0, 0)]]
+
+    told(tmp_path, story)
+
+
+def test_whoever_waits_with_acks_all_ends_the_saving_of_others(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        world.traffic = Traffic(0.01, 0.01, someone_waits_for_all=False)
+        world.append()
+        await asyncio.sleep(0.01)
+        entries = [(world.partition().topic_partition, _batch())]
+        produced = asyncio.ensure_future(world.replicas.produce(entries, acks=-1))
+        await asyncio.sleep(0.02)
+        assert len(world.publisher.begun) == 1
+        world.fetched(2)
+        await produced
 
     told(tmp_path, story)
 

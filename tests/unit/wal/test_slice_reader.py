@@ -22,12 +22,14 @@ class Reading:
     def __init__(self, **config: object) -> None:
         self.world = LogWorld(**config)
         self.visits = 0
+        self.cut_bytes = 0
         reading = self
 
         class Disk(InlineDiskExecutor):
             async def run(self, function, *args, **kwargs):  # type: ignore[no-untyped-def]
                 reading.visits += 1
-                return await super().run(function, *args, **kwargs)
+                data = await super().run(function, *args, **kwargs)
+                return data[: len(data) - reading.cut_bytes]
 
         self.reader = SliceReader(Disk(), Chance(1).uuid)
 
@@ -97,6 +99,16 @@ async def test_a_disk_that_fails_is_a_slice_that_cannot_be_read() -> None:
     reading.world.disk.is_cached = False
     reading.world.disk.crash(Chance(1))
     with pytest.raises(SliceReadError):
+        await reading.read()
+
+
+async def test_a_file_that_is_cut_while_it_is_read_gives_no_slice() -> None:
+    reading = Reading()
+    reading.world.append(epoch=5)
+    reading.world.append(epoch=5)
+    reading.world.disk.is_cached = False
+    reading.cut_bytes = 1
+    with pytest.raises(SliceReadError, match="was cut to"):
         await reading.read()
 
 
