@@ -205,9 +205,10 @@ class RemoteWalMetrics:
         self._hop_seconds = self._registry.histogram(
             "broker_wal_hop_seconds",
             "Time of each leg of the way through the bucket: leader_append, combine_wait (append to begin of the "
-            "upload), put, publish (until the metadata is acknowledged), metadata_delivery (from the making of the object, with put), get, "
-            "follower_append, follower_fetch (append to the answer that tells the leader), high_watermark (append at "
-            "the leader until it is committed), and end_to_end (record's timestamp to its append at a follower).",
+            "upload), put, publish (until the metadata is acknowledged), metadata_delivery (from the making of the "
+            "object, with put), get, follower_append, follower_fetch (append to the answer that tells the leader), "
+            "high_watermark (append at the leader until it is committed), and end_to_end (record's timestamp to its "
+            "append at a follower).",
             ("hop",),
             action="What acks=all waits for is the sum of the legs: the longest one tells where to look.",
         )

@@ -19,7 +19,7 @@ class WalHop(StrEnum):
     COMBINE_WAIT = "combine_wait"  # from the append of a slice's first byte to the begin of its upload
     PUT = "put"  # of one object, with its retries
     PUBLISH = "publish"  # from the stored object to the acknowledgement of its metadata
-    METADATA_DELIVERY = "metadata_delivery"  # from the making of an object to its event at a follower: the put is within it
+    METADATA_DELIVERY = "metadata_delivery"  # from the making of an object to its event at a follower, with the put
     GET = "get"  # of one range of an object, with its retries
     FOLLOWER_APPEND = "follower_append"  # one append to a follower's log
     FOLLOWER_FETCH = "follower_fetch"  # from that append to the answer of the fetch that tells the leader of it
