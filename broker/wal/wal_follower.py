@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 # Of which some are not in the plan any more: better candidates came while their GETs were under way.
 UNDER_WAY_MAX: Final = 2 * PREFETCH_MAX
 
+PAUSE_SECONDS: Final = 0.9  # after an append that the log refused; a little less than until it is planned again
 GAP_SECONDS: Final = 1.0  # that a slice may be later than its successor before it counts as missing
 
 SliceKey = tuple[int, int, object]
@@ -99,6 +100,7 @@ class WalFollower:
         self._suspects: set[SliceKey] = set()  # came wrong once
         self._is_troubled = False  # and that was told; until something is appended
         self._planned_for = -1  # the log end when it was last planned
+        self._paused_until = 0.0
         self._gap: tuple[int, float] | None = None  # a log end where a slice is missing, and since when
         self._untold: tuple[int, float] | None = None  # an append's end and time, until a fetch tells the leader
         self._map: WalIntervalMap | None = None
@@ -162,7 +164,7 @@ class WalFollower:
             return _NO_WISHES
         local, known = found
         self._append_early(local, known)
-        if not self._term.may_append:
+        if not self._term.may_append or _now() < self._paused_until:
             return _NO_WISHES
         self._planned_for = local.log_end_offset
         fenced = known.fenced_count
@@ -296,10 +298,10 @@ class WalFollower:
             self._stats.corrupt += 1
             self._give_up(known, entry, "wal_slice_refused", str(error))
         except NotLeaderOrFollowerError:  # the metadata is about to take the partition away
-            self._host.plan_soon(self)
+            self._pause()
         except StorageFailure as error:  # a log that is offline is given up by the next fetch, a full disk may empty
             self._tell("wal_append_failed", error=str(error))
-            self._host.plan_later(self)
+            self._pause()
         except KafkaError as error:
             self._give_up(known, entry, "wal_slice_refused", str(error))
         else:
@@ -334,6 +336,11 @@ class WalFollower:
         known.drop(entry)
         self._tell(event, bucket=entry.bucket, object_key=entry.object_key, offset=entry.start_offset, reason=reason)
         self._host.plan_soon(self)
+
+    def _pause(self) -> None:
+        """Slices are good, and would be fetched again with every event only to be refused again."""
+        self._paused_until = _now() + PAUSE_SECONDS
+        self._host.plan_later(self)
 
     def _tell(self, event: str, **about: object) -> None:
         """Once until something is appended again: a bad object holds many slices."""

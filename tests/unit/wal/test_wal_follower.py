@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.common.errors import StorageFailure
+from broker.common.errors import NotLeaderOrFollowerError, StorageFailure
 from broker.log.leader_epoch_file_cache import EpochEndOffset
 from broker.records.record_batch import RecordBatch, batches
 from broker.replication.bucket_fetch_state import BucketFetchState
@@ -345,22 +345,29 @@ async def test_a_batch_that_straddles_the_log_end_is_corruption(make: Make) -> N
     assert (follower.end, world.stats.of("t").corrupt, follower.plan()) == (2, 1, ())
 
 
-async def test_a_failing_disk_fails_no_slice(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = make()
-    await follower.announce(0, 2)
-    follower.world.answer()
-    (wanted,) = follower.plan()
+@pytest.mark.parametrize("error", [StorageFailure("the disk is full"), NotLeaderOrFollowerError("no more")])
+def test_a_log_that_refuses_fails_no_slice_and_is_tried_about_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise error
 
-    def fail(*_: object, **__: object) -> int:
-        raise StorageFailure("the disk is full")
+    async def story(loop: SimLoop) -> None:
+        follower = Follower(tmp_path)
+        async with follower.fetcher.running():
+            follower.world.answer()
+            with monkeypatch.context() as patch:
+                patch.setattr(BucketFetchState, "append", refuse)
+                for start in range(0, 60, 2):
+                    follower.world.tell(await follower.announce(start, 2))
+                    await asyncio.sleep(0.1)
+                gets = [key for key, _, _ in follower.world.storage.gets]
+                assert gets.count("wal/1") == 4 and len(set(gets)) == PREFETCH_MAX
+            await asyncio.sleep(1.1)
+            assert follower.end == 60
+            assert follower.world.stats.of("t").corrupt == 0
 
-    with monkeypatch.context() as patch:
-        patch.setattr(BucketFetchState, "append", fail)
-        follower.bring(wanted)
-    assert follower.end == 0
-    (again,) = follower.plan()
-    follower.bring(again)
-    assert follower.end == 2
+    simulate(story)
 
 
 async def test_h10_an_entry_below_a_foreign_tail_is_found_after_the_truncation(make: Make) -> None:
