@@ -4,6 +4,8 @@ Every broker that needs the topic asks for it; the controller creates it once.  
 records reach followers from their leaders.
 """
 
+import asyncio
+
 import structlog
 
 from broker.common.chance import Chance
@@ -25,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 RETRY_MS = 1_000
 RETRY_MAX_MS = 30_000  # brokers that are missing may be missing for long
+PATIENCE_SECONDS = 10  # nobody is to be told while the brokers of a cluster are starting
 LOOK_AGAIN_MS = 3_600_000  # a wait needs an end
 
 
@@ -50,12 +53,13 @@ class WalMetadataTopicCreator:
     async def _create(self) -> None:
         """Until the topic is there, whoever creates it."""
         retry_ms, has_told = RETRY_MS, False
+        began_s = asyncio.get_running_loop().time()
         while not _is_there(self._cache.image):
             problem = self._missing_brokers() or await self._ask_controller()
             if problem is None:
                 await wait_for_image(self._cache, _is_there, RETRY_MAX_MS)
                 continue
-            if not has_told:
+            if not has_told and asyncio.get_running_loop().time() - began_s >= PATIENCE_SECONDS:
                 log.warning("wal_metadata_topic_not_created_yet", reason=problem)
                 has_told = True
             await self._wait(retry_ms)

@@ -165,6 +165,19 @@ def test_it_waits_for_as_many_brokers_as_it_needs_and_says_so_once() -> None:
     assert line["reason"] == "3 brokers are needed, 2 are there"
 
 
+def test_brokers_that_are_still_starting_are_not_worth_a_warning() -> None:
+    setup = Setup(0, replicas=3)
+
+    async def play(loop: SimLoop) -> None:
+        await asyncio.sleep(9)
+        setup.brokers = 3
+        setup.show()
+        await asyncio.sleep(1)
+        assert setup.cache.topic(REMOTE_WAL_LOG_METADATA_TOPIC) is not None
+
+    assert run(setup, play) == []
+
+
 def test_what_the_controller_refuses_is_asked_for_again_more_and_more_seldom() -> None:
     setup = Setup(replicas=3)
     setup.answer = ErrorCode.invalid_replication_factor
