@@ -184,7 +184,7 @@ class RemoteWalManager:
 
     def on_records(self, metadata_partition: int, records: Sequence[MetadataRecord]) -> None:
         """Events of one partition of the topic, in order."""
-        changed = self._reader.read(records, self._partitions)
+        changed = self._reader.read(metadata_partition, records, self._partitions)
         for partition in changed & self._led.keys():
             self._follow_own_log(partition)
         if changed:

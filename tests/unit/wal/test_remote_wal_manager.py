@@ -109,7 +109,9 @@ class Reader:
     def __init__(self) -> None:
         self.entries: list[Any] = []
 
-    def read(self, records: Sequence[Event], partitions: WalPartitions) -> set[TopicIdPartition]:
+    def read(
+        self, metadata_partition: int, records: Sequence[Event], partitions: WalPartitions
+    ) -> set[TopicIdPartition]:
         return partitions.add(self.entries)
 
 

@@ -41,10 +41,10 @@ class Reading:
         )
         self.partitions.host(FOO)
 
-    def read(self, *events: RemoteWalMetadataRecord | bytes) -> set[TopicIdPartition]:
+    def read(self, *events: RemoteWalMetadataRecord | bytes, place: int = 7, offset: int = 40) -> set[TopicIdPartition]:
         values = [event if isinstance(event, bytes) else encode(event) for event in events]
-        records = [MetadataRecord(40 + index, 2_000, value) for index, value in enumerate(values)]
-        return self.reader.read(records, self.partitions)
+        records = [MetadataRecord(offset + index, 2_000, value) for index, value in enumerate(values)]
+        return self.reader.read(place, records, self.partitions)
 
     def known(self, partition: TopicIdPartition = FOO) -> int:
         found = self.partitions.map_of(partition)
@@ -63,13 +63,37 @@ def test_of_an_object_the_slices_of_partitions_here_become_known() -> None:
     assert reading.stats.hops[WalHop.METADATA_DELIVERY].total == pytest.approx(0.007)
 
 
-def test_what_was_told_of_an_object_is_nothing_new_of_its_slices() -> None:
+def test_what_was_told_of_an_object_is_not_decoded_again_of_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = Reading()
     reading.read(COMBINED)
-    foo, _ = slice_records(COMBINED)
+    monkeypatch.setattr(remote_wal_metadata_reader, "decode", lambda value: pytest.fail("decoded"))
+    foo = next(each for each in slice_records(COMBINED) if each.end_offset == 2)
 
-    assert reading.read(foo) == set()
+    assert reading.read(foo, place=8) == set()
+    assert (reading.known(), reading.reader.repeated_count) == (1, 1)
+
+
+def test_whoever_reads_again_is_told_again() -> None:
+    reading = Reading()
+    foo = next(each for each in slice_records(COMBINED) if each.end_offset == 2)
+    reading.read(foo, place=8)
+    reading.read(COMBINED)
+    reading.partitions.drop(FOO)
+    reading.partitions.host(FOO)
+
+    assert reading.read(foo, place=8) == {FOO}
     assert reading.known() == 1
+
+
+def test_only_so_many_slices_are_known_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_wal_metadata_reader, "TOLD_MAX", 1)
+    reading = Reading()
+    reading.partitions.host(BAR)
+    reading.read(COMBINED)
+
+    reading.read(*slice_records(COMBINED), place=8)
+
+    assert (reading.reader.repeated_count, reading.reader.read_count) == (1, 2)
 
 
 def test_a_slice_event_alone_is_enough() -> None:
