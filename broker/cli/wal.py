@@ -58,8 +58,8 @@ def _add_verify(looks: "argparse._SubParsersAction[Any]") -> None:
         type=int,
         default=600,
         metavar="SECONDS",
-        help="an object that is missing is a problem while its pointer is younger; default %(default)s, the least that "
-        "retention leaves",
+        help="an object that is missing is a problem while its pointer is younger; default %(default)s, as "
+        "remote.wal.object.min.retention.ms",
     )
     parser.add_argument("--quiet", action="store_true", help="print problems only")
 
