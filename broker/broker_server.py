@@ -7,10 +7,6 @@ from typing import Final
 import structlog
 
 from broker.common.byte_budget import ByteBudget
-from broker.common.chance import Chance
-from broker.common.clock import Clock
-from broker.common.disk import DiskExecutor
-from broker.common.file_system import FileSystem
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.config.value_types import Listener
@@ -55,6 +51,7 @@ from broker.server.log_preparation import LogPreparation
 from broker.server.metadata_observer import MetadataObserver
 from broker.server.metadata_publisher import MetadataPublisher, PublishingStage
 from broker.server.node_to_controller_channel import ControllerConnection, NodeToControllerChannel
+from broker.server.outside import Outside
 from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
 from broker.server.quota_managers import QuotaManagers
@@ -124,24 +121,20 @@ class BrokerServer:
         config: ConfigHolder[BrokerConfig],
         identity: BrokerIdentity,
         controllers: Sequence[Endpoint],
+        outside: Outside,
         *,
-        clock: Clock,
-        chance: Chance,
-        file_system: FileSystem,
-        disk: DiskExecutor,
         registry: MetricsRegistry,
         request_metrics: RequestMetrics,
-        network: Network,
         faults: FaultSwitch | None = None,
     ) -> None:
         """`faults` can be set in what buckets answer.  ConfigError."""
-        self.config, self.identity = config, identity
+        self.config, self.identity, self._outside = config, identity, outside
         self.cache = MetadataCache()
         self.publisher = MetadataPublisher(self.cache)
         self.publisher.hold()
         self.repository = ConfigRepository(config.current, self.cache)
         self.remote_wal_topics = RemoteWalTopicCheck(self.repository)
-        self.link = ControllerLink(config.current, identity, controllers, self.publisher, network)
+        self.link = ControllerLink(config.current, identity, controllers, self.publisher, outside.network)
         self.lifecycle = BrokerLifecycleManager(
             identity=identity,
             config=config,
@@ -154,59 +147,53 @@ class BrokerServer:
         self.producer_ids = ProducerIdManager(
             self.link.producer_ids, identity.node_id, lambda: self.lifecycle.broker_epoch
         )
-        self.logs = self._build_logs(clock, chance, file_system, disk, LogMetrics(registry))
+        self.logs = self._build_logs(LogMetrics(registry))
         self.alter_partition = ControllerAlterPartitionManager(
             self.link.alter_partition,
             identity.node_id,
             lambda: self.lifecycle.broker_epoch,
             controller_versions=lambda: self.link.observer.controller_versions,
         )
-        leaders = LeaderConnector(identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, network)
-        self.wal_reading = self._build_wal_reading(leaders, clock, chance, disk, ObjectStoreMetrics(registry), faults)
-        self.fetchers = ReplicaFetcherManager(
-            identity.node_id,
-            config,
-            leaders.address_of,
-            leaders.connect,
-            make_bucket_follower=None if self.wal_reading is None else self.wal_reading.fetcher.make_follower,
+        self.leaders = LeaderConnector(
+            identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, outside.network
         )
+        self.wal_reading = self._build_wal_reading(ObjectStoreMetrics(registry), faults)
+        self.fetchers = self._build_fetchers()
         self.assignments = AssignmentsManager(
             self.link.assignments, identity, lambda: self.lifecycle.broker_epoch, self.cache
         )
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
-        self.replicas = self._build_replicas(disk, clock, answer_budget)
-        self.wal = self._build_wal(leaders, clock, chance, file_system, disk, network)
-        self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, chance)
-        self.groups = self._build_groups(CoordinatorMetrics(registry), clock, chance, disk)
+        self.replicas = self._build_replicas(answer_budget)
+        self.wal = self._build_wal()
+        self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, outside.chance)
+        self.groups = self._build_groups(CoordinatorMetrics(registry))
         self.quotas = QuotaManagers(config.current, monotonic_ms, request_metrics.stopwatch)
         self._observe(registry)
         self._subscribe()
-        self._dispatcher = self._build_dispatcher(request_metrics, disk)
-        self.sockets = SocketServer(config, self._dispatcher, network, answer_budget)
+        self._dispatcher = self._build_dispatcher(request_metrics)
+        self.sockets = SocketServer(config, self._dispatcher, outside.network, answer_budget)
         self.ports: dict[str, int] = {}
         self._stack = AsyncExitStack()
 
-    def _build_logs(
-        self, clock: Clock, chance: Chance, file_system: FileSystem, disk: DiskExecutor, metrics: LogMetrics
-    ) -> LogManager:
+    def _build_logs(self, metrics: LogMetrics) -> LogManager:
         return LogManager(
             self.config,
-            clock=clock,
-            file_system=file_system,
-            disk=disk,
-            chance=chance,
+            clock=self._outside.clock,
+            file_system=self._outside.file_system,
+            disk=self._outside.disk,
+            chance=self._outside.chance,
             metrics=metrics,
             topic_config=self.repository.topic_config,
         )
 
-    def _build_replicas(self, disk: DiskExecutor, clock: Clock, answer_budget: ByteBudget) -> ReplicaManager:
+    def _build_replicas(self, answer_budget: ByteBudget) -> ReplicaManager:
         return ReplicaManager(
             local_broker_id=self.identity.node_id,
             config=self.config,
             log_manager=self.logs,
             metadata_cache=self.cache,
-            disk=disk,
-            clock=clock,
+            disk=self._outside.disk,
+            clock=self._outside.clock,
             alter_partition_manager=self.alter_partition,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
             is_fenced=lambda: self.lifecycle.is_fenced,
@@ -217,15 +204,7 @@ class BrokerServer:
             fetchers=self.fetchers,
         )
 
-    def _build_wal_reading(
-        self,
-        leaders: LeaderConnector,
-        clock: Clock,
-        chance: Chance,
-        disk: DiskExecutor,
-        metrics: ObjectStoreMetrics,
-        faults: FaultSwitch | None,
-    ) -> WalReading | None:
+    def _build_wal_reading(self, metrics: ObjectStoreMetrics, faults: FaultSwitch | None) -> WalReading | None:
         if not self.config.current.remote_wal_storage_system_enable:
             return None
         return WalReading(
@@ -233,48 +212,30 @@ class BrokerServer:
             self.identity,
             self.cache,
             self.repository,
-            leaders,
-            clock=clock,
-            chance=chance,
-            disk=disk,
+            self.leaders,
+            self._outside,
             metrics=metrics,
             faults=faults,
         )
 
-    def _build_wal(
-        self,
-        leaders: LeaderConnector,
-        clock: Clock,
-        chance: Chance,
-        file_system: FileSystem,
-        disk: DiskExecutor,
-        network: Network,
-    ) -> RemoteWal | None:
-        if self.wal_reading is None:
-            return None
-        return RemoteWal(
+    def _build_fetchers(self) -> ReplicaFetcherManager:
+        return ReplicaFetcherManager(
+            self.identity.node_id,
             self.config,
-            self.identity,
-            self.cache,
-            self.repository,
-            self.wal_reading,
-            self.replicas,
-            self.fetchers,
-            leaders,
-            self.lifecycle,
-            self.forwarding,
-            clock=clock,
-            chance=chance,
-            file_system=file_system,
-            disk=disk,
-            network=network,
+            self.leaders.address_of,
+            self.leaders.connect,
+            make_bucket_follower=None if self.wal_reading is None else self.wal_reading.fetcher.make_follower,
         )
 
-    def _build_groups(
-        self, metrics: CoordinatorMetrics, clock: Clock, chance: Chance, disk: DiskExecutor
-    ) -> GroupCoordinator:
-        writer = ReplicaPartitionWriter(self.replicas, disk)
-        groups = GroupCoordinator(self.config, clock, chance, writer, metrics)
+    def _build_wal(self) -> RemoteWal | None:
+        if self.wal_reading is None:
+            return None
+        return RemoteWal(self.wal_reading, self.replicas, self.fetchers, self.lifecycle, self.forwarding)
+
+    def _build_groups(self, metrics: CoordinatorMetrics) -> GroupCoordinator:
+        outside = self._outside
+        writer = ReplicaPartitionWriter(self.replicas, outside.disk)
+        groups = GroupCoordinator(self.config, outside.clock, outside.chance, writer, metrics)
         metrics.read_from(groups, LogEndOffsets(self.replicas))
         return groups
 
@@ -321,7 +282,7 @@ class BrokerServer:
         )
         self.publisher.subscribe(PublishingStage.LAST, "registration", registration.on_metadata)
 
-    def _build_dispatcher(self, request_metrics: RequestMetrics, disk: DiskExecutor) -> Dispatcher:
+    def _build_dispatcher(self, request_metrics: RequestMetrics) -> Dispatcher:
         apis = ApiRegistry.from_package(handlers)
         fetches = FetchManager(self.sessions, monotonic_ms=monotonic_ms, topic_name=self.cache.topic_name)
         services = (
@@ -337,7 +298,7 @@ class BrokerServer:
             self.producer_ids,
             *self.groups.services,
         )
-        return Dispatcher(apis, services, request_metrics, disk, self.quotas)
+        return Dispatcher(apis, services, request_metrics, self._outside.disk, self.quotas)
 
     @property
     def is_ready(self) -> bool:

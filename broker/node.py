@@ -40,6 +40,7 @@ from broker.server.http_endpoint import HttpEndpoint
 from broker.server.meta_properties import MetaProperties, load_or_format, read_meta_properties
 from broker.server.metadata_observer import ClusterIdMismatchError
 from broker.server.metadata_tail import MetadataDivergedError
+from broker.server.outside import Outside
 from broker.server.runtime_tuning import gc_freeze, process_age_seconds, trim_heap_regularly, tune_process
 
 log = structlog.get_logger(__name__)
@@ -219,13 +220,9 @@ class Node:
             self.config,
             identity,
             self._controller_endpoints(),
-            clock=self.clock,
-            chance=self.chance,
-            file_system=self.file_system,
-            disk=self.disk,
+            Outside(self.clock, self.chance, self.file_system, self.disk, self.network),
             registry=self.registry,
             request_metrics=self.request_metrics,
-            network=self.network,
             faults=self.faults,
         )
 

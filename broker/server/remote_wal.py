@@ -3,27 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
-from broker.common.chance import Chance
-from broker.common.clock import Clock
-from broker.common.disk import DiskExecutor
-from broker.common.file_system import FileSystem
-from broker.config.broker_config import BrokerConfig
-from broker.config.config_holder import ConfigHolder
-from broker.metadata.config_repository import ConfigRepository
-from broker.metadata.metadata_cache import MetadataCache
 from broker.metrics.cost_metrics import CostMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.remote_wal_metrics import RemoteWalMetrics
-from broker.network.byte_stream import Network
 from broker.replication.follower_fetchers import FollowerFetchers
 from broker.replication.replica_manager import ReplicaManager
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
-from broker.server.broker_identity import BrokerIdentity
 from broker.server.broker_lifecycle_manager import BrokerLifecycleManager
 from broker.server.forwarding_manager import ForwardingManager
-from broker.server.leader_connector import LeaderConnector
 from broker.server.remote_wal_topic_check import RemoteWalTopicCheck
 from broker.server.wal_metadata_positions import WalMetadataPositions
 from broker.server.wal_metadata_topic import WalMetadataTopic
@@ -39,7 +27,7 @@ from broker.wal.remote_wal_metadata_publisher import RemoteWalMetadataPublisher
 from broker.wal.remote_wal_metadata_reader import RemoteWalMetadataReader
 from broker.wal.replica_progress import ReplicaProgress
 from broker.wal.slice_reader import SliceReader
-from broker.wal.wal_object_sweeper import make_sweeper
+from broker.wal.wal_object_sweeper import WalObjectSweeper, make_sweeper
 from broker.wal.wal_object_table import WalObjectTable
 
 
@@ -48,85 +36,92 @@ class RemoteWal:
 
     def __init__(
         self,
-        config: ConfigHolder[BrokerConfig],
-        identity: BrokerIdentity,
-        cache: MetadataCache,
-        repository: ConfigRepository,
         reading: WalReading,
         replicas: ReplicaManager,
         fetchers: FollowerFetchers,
-        leaders: LeaderConnector,
         lifecycle: BrokerLifecycleManager,
         forwarding: ForwardingManager,
-        *,
-        clock: Clock,
-        chance: Chance,
-        file_system: FileSystem,
-        disk: DiskExecutor,
-        network: Network,
     ) -> None:
-        self._config, self._identity, self._cache = config, identity, cache
         self._reading, self._replicas = reading, replicas
-        self.stats = stats = reading.stats
-        settings = config.current
-        self.topic = WalMetadataTopic(
-            identity.node_id,
-            config,
-            cache,
-            forwarding,
-            leaders.address_of,
-            WalMetadataPositions(file_system, disk, Path(settings.log_dir)),
-            lambda partition, records: self.manager.on_records(partition, records),
-            network=network,
-            clock=clock,
-            chance=chance,
+        self._config, self._identity, self._cache = reading.config, reading.identity, reading.cache
+        self.stats, clock = reading.stats, reading.outside.clock
+        self.topic = self._build_topic(forwarding)
+        self.publisher = RemoteWalMetadataPublisher(self.topic, self._config, self._identity.node_id, clock, self.stats)
+        self.objects = WalObjectTable(self._identity.cluster_id, self._identity.node_id)
+        self.costs = self._build_costs()
+        identities = self._identities(lifecycle)
+        slices = SliceReader(reading.outside.disk, reading.outside.chance.uuid)
+        self.combiner = Combiner(
+            self._config, identities, reading.storage, self.publisher, slices, self.stats, self.costs.traffic
         )
-        self.publisher = RemoteWalMetadataPublisher(self.topic, config, identity.node_id, clock, stats)
-        self.costs = self._build_costs(settings)
-        identities = ObjectIdentities(
-            cluster_id=identity.cluster_id,
-            broker_id=identity.node_id,
-            broker_epoch=lambda: lifecycle.broker_epoch,
-            bucket=reading.storage.own_bucket,
-            clock=clock,
-            chance=chance,
-        )
-        reader = SliceReader(disk, chance.uuid)
-        self.combiner = Combiner(config, identities, reading.storage, self.publisher, reader, stats, self.costs.traffic)
         self.backfill = Backfill(
-            config,
+            self._config,
             identities,
             reading.storage,
             self.publisher,
-            reader,
+            slices,
             self.combiner,
-            stats,
+            self.stats,
             clock,
             metadata_lag=lambda: self.topic.lag,
         )
-        self.manager = RemoteWalManager(
-            identity.node_id,
-            hosted=replicas.hosted_partition,
+        self.manager = self._build_manager(fetchers)
+        self.sweeper = self._build_sweeper()
+
+    def _build_topic(self, forwarding: ForwardingManager) -> WalMetadataTopic:
+        reading, outside = self._reading, self._reading.outside
+        return WalMetadataTopic(
+            self._identity.node_id,
+            self._config,
+            self._cache,
+            forwarding,
+            reading.leaders.address_of,
+            WalMetadataPositions(outside.file_system, outside.disk, self._config.current.log_dir),
+            lambda partition, records: self.manager.on_records(partition, records),
+            network=outside.network,
+            clock=outside.clock,
+            chance=outside.chance,
+        )
+
+    def _identities(self, lifecycle: BrokerLifecycleManager) -> ObjectIdentities:
+        return ObjectIdentities(
+            cluster_id=self._identity.cluster_id,
+            broker_id=self._identity.node_id,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+            bucket=self._reading.storage.own_bucket,
+            clock=self._reading.outside.clock,
+            chance=self._reading.outside.chance,
+        )
+
+    def _build_manager(self, fetchers: FollowerFetchers) -> RemoteWalManager:
+        reading = self._reading
+        return RemoteWalManager(
+            self._identity.node_id,
+            hosted=self._replicas.hosted_partition,
             partitions=reading.partitions,
             topic=self.topic,
-            reader=RemoteWalMetadataReader(clock, stats, self._note_object),
+            reader=RemoteWalMetadataReader(reading.outside.clock, self.stats, self._note_object),
             uploads=self.combiner,
             republishing=self.backfill,
             refollow=fetchers.follow,
             wake=reading.fetcher.wake,
-            config=config,
+            config=self._config,
         )
-        self.objects = WalObjectTable(identity.cluster_id, identity.node_id)
-        self.sweeper = make_sweeper(
-            settings,
-            identity.cluster_id,
+
+    def _build_sweeper(self) -> WalObjectSweeper:
+        cache, config = self._cache, self._config
+        return make_sweeper(
+            config.current,
+            self._identity.cluster_id,
             table=self.objects,
-            storage=reading.storage,
+            storage=self._reading.storage,
             topic=self.topic,
-            progress=ReplicaProgress(lambda: cache.image, replicas.hosted_partition, repository.topic_config),
+            progress=ReplicaProgress(
+                lambda: cache.image, self._replicas.hosted_partition, self._reading.repository.topic_config
+            ),
             zone=lambda: Zone.of(cache.image, config.current.broker_rack),
-            clock=clock,
-            stats=stats,
+            clock=self._reading.outside.clock,
+            stats=self.stats,
             drop_expired=self._drop_expired,
         )
 
@@ -161,7 +156,8 @@ class RemoteWal:
 
     # What it costs
 
-    def _build_costs(self, settings: BrokerConfig) -> CostMeter:
+    def _build_costs(self) -> CostMeter:
+        settings = self._config.current
         return CostMeter(
             own_bucket=self._reading.storage.own_bucket,
             own_zone=settings.broker_rack,
@@ -182,4 +178,3 @@ class RemoteWal:
     def _spread(self) -> FollowerSpread:
         led = (each.replicas for each in self._replicas.partitions() if each.leader_wal is not None)
         return spread_of(led, self._identity.node_id, self._zone_of)
-

@@ -4,9 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from broker.common.chance import Chance
-from broker.common.clock import Clock
-from broker.common.disk import DiskExecutor
 from broker.common.identifiers import TopicIdPartition
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -16,6 +13,7 @@ from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.objectstore.fault_switch import FaultSwitch
 from broker.server.broker_identity import BrokerIdentity
 from broker.server.leader_connector import LeaderConnector
+from broker.server.outside import Outside
 from broker.server.remote_leader_epochs import RemoteLeaderEpochs
 from broker.wal.remote_wal_stats import RemoteWalStats
 from broker.wal.remote_wal_storage_manager import make_storage_manager
@@ -38,22 +36,23 @@ class WalReading:
         cache: MetadataCache,
         repository: ConfigRepository,
         leaders: LeaderConnector,
+        outside: Outside,
         *,
-        clock: Clock,
-        chance: Chance,
-        disk: DiskExecutor,
         metrics: ObjectStoreMetrics,
         faults: FaultSwitch | None,
     ) -> None:
         """ConfigError when the settings name no storage that can be used."""
-        self._config, self._identity, self._cache, self._repository = config, identity, cache, repository
+        self.config, self.identity, self.cache, self.repository = config, identity, cache, repository
+        self.leaders, self.outside = leaders, outside
         self.stats = RemoteWalStats()
         self.store_metrics = metrics
         settings = WalStorageSettings.of(config.current)
-        self.storage = make_storage_manager(WalStorageContext(settings, disk, chance, metrics, faults=faults))
+        self.storage = make_storage_manager(
+            WalStorageContext(settings, outside.disk, outside.chance, metrics, faults=faults)
+        )
         self.epochs = RemoteLeaderEpochs(identity.node_id, config, leaders.address_of, leaders.connect_for_epochs)
-        self.partitions = WalPartitions(self._new_map, self._placement)
-        self.fetcher = WalFetcher(self.storage, self.epochs, self.partitions.map_of, config, self.stats, clock)
+        self.partitions = WalPartitions(self._new_map, self.placement)
+        self.fetcher = WalFetcher(self.storage, self.epochs, self.partitions.map_of, config, self.stats, outside.clock)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["WalReading"]:
@@ -63,17 +62,19 @@ class WalReading:
                 await stack.enter_async_context(part.running())
             yield self
 
-    def _placement(self, partition: TopicIdPartition) -> Placement:
-        registration = self._cache.image.topics.partition_by_id(partition.topic_id, partition.partition)
+    def placement(self, partition: TopicIdPartition) -> Placement:
+        """By the metadata of now."""
+        registration = self.cache.image.topics.partition_by_id(partition.topic_id, partition.partition)
         if registration is None:
             return Placement.UNKNOWN
-        return Placement.HERE if self._identity.node_id in registration.replicas else Placement.ELSEWHERE
+        return Placement.HERE if self.identity.node_id in registration.replicas else Placement.ELSEWHERE
+
+    def keep_ms(self, partition: TopicIdPartition) -> int:
+        """Objects are kept for as long as pointers are, and as records are on local disks."""
+        topic = self.repository.topic_config(partition.topic)
+        pointers_ms = self.config.current.rwlmm_config_remote_wal_log_metadata_topic_retention_ms
+        local_ms = topic.retention_ms if topic.local_retention_ms == _AS_RETENTION else topic.local_retention_ms
+        return pointers_ms if local_ms == _UNLIMITED else min(pointers_ms, local_ms)
 
     def _new_map(self, partition: TopicIdPartition) -> WalIntervalMap:
-        """Objects are kept for as long as pointers are, and as records are on local disks."""
-        topic = self._repository.topic_config(partition.topic)
-        keep_ms = self._config.current.rwlmm_config_remote_wal_log_metadata_topic_retention_ms
-        local_ms = topic.retention_ms if topic.local_retention_ms == _AS_RETENTION else topic.local_retention_ms
-        if local_ms != _UNLIMITED:
-            keep_ms = min(keep_ms, local_ms)
-        return WalIntervalMap(self.storage.own_bucket, keep_ms, self.storage.is_reachable)
+        return WalIntervalMap(self.storage.own_bucket, self.keep_ms(partition), self.storage.is_reachable)
