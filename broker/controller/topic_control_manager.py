@@ -19,7 +19,7 @@ from broker.common.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from broker.common.identifiers import CLUSTER_METADATA_TOPIC
+from broker.common.identifiers import CLUSTER_METADATA_TOPIC, REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.config.broker_config import BrokerConfig
 from broker.config.describe import ConfigEntry
 from broker.controller.api_error import NO_ERROR, ApiError, ApiException
@@ -259,6 +259,10 @@ class TopicControlManager:
         if topic.count < present:
             raise InvalidPartitionsError(
                 f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase."
+            )
+        if topic.name == REMOTE_WAL_LOG_METADATA_TOPIC:  # each event has its place by this number
+            raise InvalidPartitionsError(
+                f"The number of partitions of {topic.name} is fixed for the life of the cluster."
             )
         added = topic.count - present
         if added > RECORDS_PER_COMMAND_MAX:

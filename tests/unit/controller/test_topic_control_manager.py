@@ -149,6 +149,13 @@ def test_growth_that_cannot_be(world: ControlWorld, count: int, assignments: Any
     assert world.records == []
 
 
+def test_the_topic_of_pointers_never_grows(world: ControlWorld) -> None:
+    create(world, "__remote_wal_log_metadata", num_partitions=2)
+    refused = grow(world, 3, name="__remote_wal_log_metadata")
+    assert refused.code is ErrorCode.invalid_partitions
+    assert "for the life of the cluster" in (refused.message or "")
+
+
 def test_growth_of_a_topic_named_twice_is_refused(world: ControlWorld) -> None:
     create(world)
     topics = [CreatePartitionsTopic(name="t", count=count) for count in (4, 5)]
