@@ -53,7 +53,7 @@ class SliceGet:
         return self.object_range.size
 
     def covers(self, entry: WalEntry) -> bool:
-        return self.object_range.start <= entry.position and entry.object_end <= self.object_range.end
+        return _covers(self.object_range, entry)
 
     def bytes_of(self, wanted: WantedSlice, data: Buffer) -> memoryview:
         """CorruptSliceError when the answer is not all that was asked for."""
@@ -127,15 +127,16 @@ class SliceGets:
     def _begin(self, name: ObjectName, alive: list[WantedSlice]) -> SliceGet:
         first = alive[0]
         if first.is_alone:
-            members = [first]
             (object_range,) = plan_ranges([first.entry])
+            members = [first]
         else:
             entries = {wanted.entry.key: wanted.entry for wanted in alive if not wanted.is_alone}
-            object_range = next(each for each in plan_ranges(entries.values()) if first.entry in each.entries)
-            members = [wanted for wanted in alive if not wanted.is_alone and wanted.entry in object_range.entries]
-        rest = [wanted for wanted in alive if wanted not in members]
-        if rest:
-            self._waiting = {name: rest, **self._waiting}
+            ranges = plan_ranges(entries.values())
+            object_range = next(each for each in ranges if each.start <= first.entry.position < each.end)
+            members = [wanted for wanted in alive if not wanted.is_alone and _covers(object_range, wanted.entry)]
+        if len(members) < len(alive):
+            chosen = set(members)
+            self._waiting = {name: [wanted for wanted in alive if wanted not in chosen], **self._waiting}
         get = SliceGet(object_range, members)
         self._under_way.setdefault(name, []).append(get)
         self._gets_of[name[0]] = self._gets_of.get(name[0], 0) + 1
@@ -152,3 +153,7 @@ class SliceGets:
         self._gets_of[bucket] -= 1
         if not self._gets_of[bucket]:
             del self._gets_of[bucket]
+
+
+def _covers(object_range: ObjectRange, entry: WalEntry) -> bool:
+    return object_range.start <= entry.position and entry.object_end <= object_range.end

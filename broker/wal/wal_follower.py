@@ -104,6 +104,7 @@ class WalFollower:
         self._gap: tuple[int, float] | None = None  # a log end where a slice is missing, and since when
         self._untold: tuple[int, float] | None = None  # an append's end and time, until a fetch tells the leader
         self._map: WalIntervalMap | None = None
+        self._position = (-1, -1)  # log end and high watermark, as the map was told
         self._settled()
 
     @property
@@ -208,6 +209,8 @@ class WalFollower:
             self._term.lineage.answered(epoch, answer, ticket.leader_epoch)
 
     def _want(self, plan: WalFetchPlan) -> tuple[WantedSlice, ...]:
+        if not (plan.slices or self._early):
+            return ()
         planned = {each.entry.key for each in plan.slices}
         if not self._under_way:  # nothing is coming that would bring their turn
             for key in [key for key in self._early if key not in planned]:
@@ -311,7 +314,8 @@ class WalFollower:
     def _write(self, local: UnifiedLog, known: WalIntervalMap, entry: WalEntry, plan: AppendPlan) -> None:
         began = time.perf_counter()
         end_offset = self.state.append(plan.batches, plan.restart_at, sender_id=entry.broker_id)
-        known.log_moved(end_offset, local.high_watermark)
+        self._position = end_offset, local.high_watermark
+        known.log_moved(*self._position)
         now, stats = _now(), self._host.stats
         stats.hop(WalHop.FOLLOWER_APPEND, time.perf_counter() - began)
         newest_ms = _newest_timestamp(plan.batches)
@@ -359,10 +363,14 @@ class WalFollower:
             return None
         if known is None:
             return None
+        position = local.log_end_offset, local.high_watermark
         if self._map is not known:
             self._map = known
             known.begin_epoch(self.state.leader_epoch)
-        known.log_moved(local.log_end_offset, local.high_watermark)
+        elif position == self._position:
+            return local, known
+        self._position = position
+        known.log_moved(*position)
         return local, known
 
     def _take(self, wanted: WantedSlice) -> tuple[UnifiedLog, WalIntervalMap] | None:
