@@ -28,6 +28,8 @@ class MeasuredStats(Protocol):
     def slice_counts(self) -> MeasuredObservations: ...
     @property
     def orphans_deleted(self) -> int: ...
+    @property
+    def unreadable_events(self) -> int: ...
 
 
 class MeasuredUploads(Protocol):
@@ -346,11 +348,11 @@ class RemoteWalMetrics:
             "broker_wal_metadata_failures_total",
             "counter",
             "Of __remote_wal_log_metadata: attempts of this broker to append that failed and are repeated (append), "
-            "and batches that it could not read and passed over (read).",
+            "batches that it could not read and passed over (read), and records that are no events it knows (event).",
             ("what",),
             self._metadata_failures,
             action="append: the topic has no leader or too few replicas in sync. read: see wal_metadata_batch_skipped "
-            "in the log; what was told there is missing, and the leaders send those records.",
+            "in the log; what was told there is missing, and the leaders send those records. event: who writes there?",
         )
         self._registry.gauge(
             "broker_wal_metadata_retention_violations",
@@ -365,3 +367,5 @@ class RemoteWalMetrics:
         if self._metadata_topic is not None:
             yield ("append",), self._metadata_topic.append_error_count
             yield ("read",), self._metadata_topic.skipped_batch_count
+        if self._stats is not None:
+            yield ("event",), self._stats.unreadable_events

@@ -80,9 +80,11 @@ class RemoteWalMetadataReader:
                 self._read_one(record, partitions, changed)
             except UnsupportedVersionError as error:
                 self.unknown_count += 1
+                self._stats.unreadable_events += 1
                 self._say("wal_metadata_record_unknown", record, error, self.unknown_count)
             except (CorruptMessageError, InvalidRecordError, ValueError, IndexError) as error:
                 self.malformed_count += 1
+                self._stats.unreadable_events += 1
                 self._say("wal_metadata_record_malformed", record, error, self.malformed_count)
         return changed
 

@@ -97,6 +97,7 @@ class RemoteWalStats:
         self.object_sizes = Observations()
         self.slice_counts = Observations()
         self.objects_stored = 0
+        self.unreadable_events = 0  # records of the metadata topic that are none of ours, or of a newer broker
         self.orphans_deleted = 0  # objects the sweep removed that no metadata names
 
     def of(self, topic: str) -> RemoteWalTopicStats:

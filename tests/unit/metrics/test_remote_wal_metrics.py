@@ -159,4 +159,6 @@ def test_every_other_value_is_read_from_its_owner() -> None:
     assert world.value("broker_wal_metadata_consumer_lag_records") == 42
     assert world.value("broker_wal_metadata_failures_total", what="append") == 5
     assert world.value("broker_wal_metadata_failures_total", what="read") == 2
+    world.stats.unreadable_events = 3
+    assert world.value("broker_wal_metadata_failures_total", what="event") == 3
     assert world.value("broker_wal_metadata_retention_violations") == 1

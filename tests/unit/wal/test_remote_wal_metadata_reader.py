@@ -152,6 +152,7 @@ def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
     assert reading.read(of_the_future, newer_version, cut_short, hardly_begun, not_a_name, b"", foreign) == {FOO}
 
     assert (reading.reader.unknown_count, reading.reader.malformed_count, reading.reader.read_count) == (2, 4, 1)
+    assert reading.stats.unreadable_events == 6
 
 
 def test_history_is_no_delivery() -> None:
