@@ -34,7 +34,7 @@ PATIENCE_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one 
 HISTORY_RECORDS_MAX: Final = 20_000
 RETRY_SECONDS: Final = 0.1
 UNEXPECTED_RETRY_SECONDS: Final = 1.0
-YIELD_BYTES: Final = 64 * 1024  # read, as they are in the log, without letting others run
+YIELD_BYTES: Final = 8 * 1024  # of values, told without letting others run
 
 # The metadata moves, here or there: worth another try, not worth a word.
 _EXPECTED_ERRORS: Final = frozenset(
@@ -91,6 +91,7 @@ class WalMetadataFetcher:
         self._patience_seconds = PATIENCE_SECONDS
         self._retry_at = 0.0  # of the leader as a whole
         self._is_unavailable = False
+        self._told_bytes = 0  # since others could last run
         self._seen: set[WalMetadataReading] = set()  # in the round under way
 
     def wake_for_new(self) -> None:
@@ -228,14 +229,13 @@ class WalMetadataFetcher:
 
     async def _tell(self, reading: WalMetadataReading, records: Buffer) -> bool:
         """Whether all of it was told: meanwhile the partition may have become somebody else's to read."""
-        told_bytes = 0
         before = reading.position
-        for batch in reading.take(records):
-            self._owner.tell(reading.partition, batch)
-            told_bytes += sum(len(record.value) for record in batch)
+        for portion in reading.take(records):
+            self._owner.tell(reading.partition, portion)
+            self._told_bytes += sum(len(record.value) for record in portion)
             position = reading.position
-            if told_bytes >= YIELD_BYTES:
-                told_bytes = 0
+            if self._told_bytes >= YIELD_BYTES:
+                self._told_bytes = 0
                 await asyncio.sleep(0)
                 if position is None or not self._awaits(reading, position.offset):
                     return False

@@ -14,6 +14,7 @@ from broker.wal.metadata_topic import MetadataRecord
 
 log = structlog.get_logger(__name__)
 
+PORTION_BYTES: Final = 8 * 1024  # told at once: some fifty slices, a millisecond or two
 UNREADABLE_MAX: Final = 3  # fetches of the same unreadable bytes, before what is there is left out
 
 
@@ -45,7 +46,7 @@ class WalMetadataReading:
         self.may_resume = False
 
     def take(self, records: Buffer) -> Iterator[list[MetadataRecord]]:
-        """The records of each batch from the position on; the position moves past a batch before it is told.
+        """The records from the position on, in portions; the position moves past a portion before it is told.
 
         Batches that cannot be read are passed over: what they told of is missing, and all that follows is not.
         """
@@ -54,11 +55,11 @@ class WalMetadataReading:
             for batch in batches(records):
                 if batch.next_offset <= self.position.offset:
                     continue
-                found = self._records_of(batch, self.position.offset)
+                for portion in _portions(self._records_of(batch, self.position.offset)):
+                    self.position = MetadataPosition(portion[-1].offset + 1, batch.partition_leader_epoch)
+                    yield portion
                 self.position = MetadataPosition(batch.next_offset, batch.partition_leader_epoch)
                 self._unreadable = 0
-                if found:
-                    yield found
         except CorruptMessageError as error:
             self._pass_over_unreadable(error)
 
@@ -86,3 +87,16 @@ class WalMetadataReading:
         log.error("wal_metadata_skipped_to_end", partition=self.partition, at=self.position.offset, error=str(error))
         self.skipped_batches += 1
         self.begin_at(MetadataPosition(max(self.end_offset, self.position.offset), NO_EPOCH))
+
+
+def _portions(records: list[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
+    portion: list[MetadataRecord] = []
+    size = 0
+    for record in records:
+        portion.append(record)
+        size += len(record.value)
+        if size >= PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion

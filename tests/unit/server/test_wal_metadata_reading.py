@@ -1,6 +1,9 @@
+import pytest
+
 from broker.records.compression import CompressionType
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import set_crc
+from broker.server import wal_metadata_reading
 from broker.server.wal_metadata_positions import MetadataPosition
 from broker.server.wal_metadata_reading import WalMetadataReading
 from broker.wal.metadata_topic import MetadataRecord
@@ -39,6 +42,28 @@ def test_batches_are_told_one_by_one_and_the_position_moves() -> None:
         (metadata("a", "b", first_offset=10), MetadataPosition(12, 3)),
         (metadata("c", first_offset=12), MetadataPosition(13, 5)),
     ]
+
+
+def test_a_large_batch_is_told_in_portions_and_the_position_says_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_metadata_reading, "PORTION_BYTES", 3)
+    reading = reading_at(10)
+    told = []
+    for records in reading.take(batch(9, "x", "a", "bb", "ccc", "d", None)):
+        told.append((records, reading.position))
+    assert told == [
+        (metadata("a", "bb", first_offset=10), MetadataPosition(12, 3)),
+        (metadata("ccc", first_offset=12), MetadataPosition(13, 3)),
+        (metadata("d", first_offset=13), MetadataPosition(14, 3)),
+    ]
+    assert reading.position == MetadataPosition(15, 3)
+
+
+def test_in_the_midst_of_a_batch_it_is_read_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_metadata_reading, "PORTION_BYTES", 1)
+    reading = reading_at(10)
+    records = batch(10, "a", "b", "c")
+    assert next(reading.take(records)) == metadata("a", first_offset=10)
+    assert take(reading, records) == [metadata("b", first_offset=11), metadata("c", first_offset=12)]
 
 
 def test_what_is_before_the_position_was_told() -> None:
