@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from broker.common.errors import KafkaError
 from broker.common.identifiers import TopicIdPartition
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
@@ -240,8 +241,10 @@ class Combiner:
 
     def _missing_bytes(self, wait_ms: int | None) -> int:
         """How much must be appended for an object to be due earlier than that."""
+        if not self._queue.dirty:
+            return 0
         if wait_ms is None:
-            return _NEVER if self._queue.dirty or self._queue.is_making else 0
+            return _NEVER
         limits, pending = self._queue.limits, self._queue.pending_bytes
         if limits.linger_ms > self._config.current.remote_wal_combine_max_linger_ms:
             return 0  # to save money; somebody with acks=all does not wait for that
@@ -421,7 +424,10 @@ def _bytes_from(local: UnifiedLog, offset: int) -> int:
     if offset >= local.log_end_offset:
         return 0
     first, *others = local.segments.from_offset(offset)
-    position = first.position_of(offset) or 0
+    try:
+        position = first.position_of(offset) or 0
+    except KafkaError:  # whoever reads it will tell
+        position = 0
     return first.size_bytes - position + sum(each.size_bytes for each in others)
 
 

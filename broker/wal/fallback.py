@@ -6,7 +6,7 @@ serve and ends when it does again.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 HEALTHY_LAG_MS: Final = 1000  # what is announced later than this after its append is late
 HEALTHY_FOR_MS: Final = 10_000  # in time for so long: followers may look in the bucket again
@@ -23,8 +23,7 @@ class FallbackReason(StrEnum):
     SHUTDOWN = "shutdown"
 
 
-@dataclass(frozen=True, slots=True)
-class UploadProgress:
+class UploadProgress(NamedTuple):
     """Where a partition stands at a moment.  Followers can find [covered_from, announced_to) in buckets."""
 
     covered_from: int

@@ -49,7 +49,8 @@ class WalLeaderPartition:
         self._uploads = uploads
         self._config = config
         self._stats = stats
-        self._fallback = PartitionFallback(_policy(config.current), _now_ms())
+        self._settings = config.current
+        self._fallback = PartitionFallback(_policy(self._settings), _now_ms())
         self._timed: tuple[int, float] | None = None  # a log end, and since when the high watermark is below it
         partition.add_listener(self)
 
@@ -86,7 +87,9 @@ class WalLeaderPartition:
         if uploads is None:
             return True  # what is appended now does not go into the bucket
         now_ms = _now_ms()
-        self._fallback.policy = _policy(self._config.current)
+        if self._config.current is not self._settings:
+            self._settings = self._config.current
+            self._fallback.policy = _policy(self._settings)
         decision = self._fallback.decide(
             replica_id, fetch_offset, self._progress(uploads, fetch_offset, now_ms), now_ms
         )
@@ -118,12 +121,12 @@ class WalLeaderPartition:
         if fetch_offset < covered_from and self.coverage is not None:
             covered_from = self.coverage.reaches_back_from(covered_from)
         return UploadProgress(
-            covered_from=covered_from,
-            announced_to=uploads.wal_next,
-            log_end_offset=self.partition.log.log_end_offset,
-            unannounced_ms=None if since_ms is None else now_ms - since_ms,
-            is_metadata_failing=self._uploads.is_metadata_failing,
-            is_shutting_down=self._uploads.is_shutting_down,
+            covered_from,
+            uploads.wal_next,
+            self.partition.log.log_end_offset,
+            None if since_ms is None else now_ms - since_ms,
+            self._uploads.is_metadata_failing,
+            self._uploads.is_shutting_down,
         )
 
     def _tell(self, replica_id: int, fetch_offset: int, decision: FallbackDecision) -> None:

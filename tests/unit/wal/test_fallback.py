@@ -1,7 +1,5 @@
 """When followers get their records from the leader."""
 
-from dataclasses import replace
-
 import pytest
 
 from broker.wal.fallback import (
@@ -57,24 +55,24 @@ def test_what_the_bucket_never_held_comes_from_the_leader_until_the_follower_is_
 
 
 def test_uploads_that_are_late_and_a_metadata_topic_that_fails() -> None:
-    late = replace(HEALTHY, unannounced_ms=4999)
+    late = HEALTHY._replace(unannounced_ms=4999)
     asked = Asked()
     assert asked.at(200, late) == BUCKET
-    assert asked.at(200, replace(late, unannounced_ms=5000)) == FallbackDecision(
+    assert asked.at(200, late._replace(unannounced_ms=5000)) == FallbackDecision(
         True, began=FallbackReason.UPLOADS_LATE
     )
     asked = Asked()
-    failing = replace(HEALTHY, is_metadata_failing=True)
-    assert asked.at(200, replace(failing, unannounced_ms=None)) == BUCKET  # nothing of this partition waits for it
+    failing = HEALTHY._replace(is_metadata_failing=True)
+    assert asked.at(200, failing._replace(unannounced_ms=None)) == BUCKET  # nothing of this partition waits for it
     assert asked.at(200, failing) == FallbackDecision(True, began=FallbackReason.METADATA_TOPIC)
 
 
 def test_it_ends_ten_seconds_after_announcements_are_in_time_again() -> None:
     asked = Asked()
-    late = replace(HEALTHY, unannounced_ms=6000)
+    late = HEALTHY._replace(unannounced_ms=6000)
     asked.at(200, late)
     assert asked.at(210, HEALTHY, after_ms=500) == LEADER
-    assert asked.at(210, replace(HEALTHY, unannounced_ms=1000), after_ms=HEALTHY_FOR_MS - 1) == LEADER  # not yet
+    assert asked.at(210, HEALTHY._replace(unannounced_ms=1000), after_ms=HEALTHY_FOR_MS - 1) == LEADER  # not yet
     assert asked.at(210, HEALTHY, after_ms=500) == LEADER
     assert asked.at(210, HEALTHY, after_ms=HEALTHY_FOR_MS - 501) == LEADER
     assert asked.at(210, HEALTHY, after_ms=1).ended is FallbackReason.UPLOADS_LATE
@@ -82,12 +80,12 @@ def test_it_ends_ten_seconds_after_announcements_are_in_time_again() -> None:
 
 def test_a_bucket_that_has_recovered_while_nobody_asked_is_used_at_once() -> None:
     asked = Asked()
-    asked.at(200, replace(HEALTHY, unannounced_ms=6000))
+    asked.at(200, HEALTHY._replace(unannounced_ms=6000))
     asked.fallback.was_late(asked.now_ms + 1500)  # what waited is announced
-    idle = replace(HEALTHY, announced_to=210, unannounced_ms=None)
+    idle = HEALTHY._replace(announced_to=210, unannounced_ms=None)
     assert asked.at(210, idle, after_ms=1500 + HEALTHY_FOR_MS - 1) == LEADER
     asked = Asked()
-    asked.at(200, replace(HEALTHY, unannounced_ms=6000))
+    asked.at(200, HEALTHY._replace(unannounced_ms=6000))
     asked.fallback.was_late(asked.now_ms + 1500)
     ended = asked.at(205, HEALTHY, after_ms=1500 + HEALTHY_FOR_MS)  # its first question since
     assert (ended.serves_records, ended.ended) == (False, FallbackReason.UPLOADS_LATE)
@@ -95,8 +93,8 @@ def test_a_bucket_that_has_recovered_while_nobody_asked_is_used_at_once() -> Non
 
 def test_it_does_not_end_below_what_can_be_found() -> None:
     asked = Asked()
-    asked.at(150, replace(HEALTHY, unannounced_ms=6000))
-    moved = replace(HEALTHY, covered_from=180)
+    asked.at(150, HEALTHY._replace(unannounced_ms=6000))
+    moved = HEALTHY._replace(covered_from=180)
     assert asked.at(170, moved, after_ms=20_000) == LEADER
     assert asked.at(179, moved, after_ms=HEALTHY_FOR_MS) == LEADER
     assert asked.at(180, moved).ended is FallbackReason.UPLOADS_LATE
@@ -115,7 +113,7 @@ def test_a_follower_that_stands_still_before_announced_records() -> None:
 
 def test_standing_still_counts_only_while_there_is_something_to_find() -> None:
     asked = Asked()
-    nothing = replace(HEALTHY, announced_to=150, unannounced_ms=None, log_end_offset=150)
+    nothing = HEALTHY._replace(announced_to=150, unannounced_ms=None, log_end_offset=150)
     for _ in range(20):
         assert asked.at(150, nothing, after_ms=1000) == BUCKET
     assert asked.at(150, HEALTHY, after_ms=4999) == BUCKET
@@ -125,7 +123,7 @@ def test_standing_still_counts_only_while_there_is_something_to_find() -> None:
 
 def test_where_it_is_forbidden_what_is_stuck_is_to_be_uploaded_again_each_time() -> None:
     asked = Asked(is_enabled=False)
-    assert asked.at(150, replace(HEALTHY, unannounced_ms=60_000, is_metadata_failing=True)) == BUCKET
+    assert asked.at(150, HEALTHY._replace(unannounced_ms=60_000, is_metadata_failing=True)) == BUCKET
     assert asked.at(150, after_ms=4999) == BUCKET
     assert asked.at(150, after_ms=1) == FallbackDecision(False, republish=True)
     assert asked.at(150, after_ms=4999) == BUCKET
@@ -135,7 +133,7 @@ def test_where_it_is_forbidden_what_is_stuck_is_to_be_uploaded_again_each_time()
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_a_leader_that_goes_serves_what_it_has(is_enabled: bool) -> None:
     asked = Asked(is_enabled=is_enabled)
-    going = replace(HEALTHY, is_shutting_down=True)
+    going = HEALTHY._replace(is_shutting_down=True)
     assert asked.at(210, going) == BUCKET  # caught up
     assert asked.at(200, going) == FallbackDecision(True, began=FallbackReason.SHUTDOWN)
 
