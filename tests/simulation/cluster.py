@@ -20,7 +20,7 @@ import hashlib
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from tests.simulation.cluster_faults import ClusterFaults
@@ -45,6 +45,14 @@ CALM_S: Final = 60.0  # how long it may take to get well
 RACK_AWARE: Final = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 SAMPLE_EVERY_S: Final = 0.05
 POLL_S: Final = 0.1
+
+
+class Worker(Protocol):
+    """Works until it is told to stop."""
+
+    is_stopping: bool
+
+    async def run(self) -> None: ...
 
 
 @dataclass
@@ -85,7 +93,12 @@ class ClusterStory:
         self.producers = [self._producer(number) for number in range(PRODUCERS)]
         self.careless = AcksOneProducer(LeaderClient(*self._place("careless"), self.partitions[0]), "careless")
         self.readers = [
-            ClusterReader(LeaderClient(*self._place("reader"), each), rack="rack-1") for each in self.partitions
+            ClusterReader(
+                LeaderClient(*self._place("reader"), each),
+                rack="rack-1",
+                gone_below=lambda each=each: self.gone_below(each),
+            )
+            for each in self.partitions
         ]
         self.ledger = GroupLedger(GROUP, TOPIC, PARTITIONS)
         self.members = [
@@ -121,6 +134,10 @@ class ClusterStory:
         """What somebody writes to, clients or brokers."""
         return [*self.partitions, TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)]
 
+    def gone_below(self, partition: TopicPartition) -> int:
+        """Below that offset records may have been deleted."""
+        return 0
+
     def end_faults(self) -> None:
         self.faults.end()
 
@@ -128,8 +145,7 @@ class ClusterStory:
         """What brokers have said of it, before they are switched off."""
 
     @property
-    def workers(self) -> tuple[IdempotentProducer | AcksOneProducer | GroupMember | TopicChurner | Reassigner, ...]:
-        """Those who work until they are told to stop."""
+    def workers(self) -> tuple[Worker, ...]:
         return (*self.producers, self.careless, *self.members, self.topics, *self.reassigners)
 
     def _place(self, name: str) -> tuple[SimHost, list[Address], random.Random]:
@@ -262,13 +278,14 @@ class ClusterStory:
     async def check_partition(self, observer: ClusterReader) -> None:
         partition = observer.partition
         client = LeaderClient(*self._place("auditor"), partition)
-        reader = ClusterReader(client)
+        reader = ClusterReader(client, gone_below=lambda: self.gone_below(partition))
         await reader.read_everything()
         client.close()
-        if reader.values[: len(observer.values)] != observer.values:
+        both = zip(reader.values, observer.values, strict=False)
+        if len(reader.values) < len(observer.values) or any(mine != theirs for mine, theirs in both if mine and theirs):
             raise Violation(f"{partition}: what a consumer has read is not what is there now")
         written: dict[str, list[int]] = {}
-        for value in reader.values:
+        for value in filter(None, reader.values):
             name, number, _ = value.split(b":")
             written.setdefault(name.decode(), []).append(int(number))
         for producer in self.producers:
@@ -279,14 +296,17 @@ class ClusterStory:
         if len(careless) != len(set(careless)) or any(number >= self.careless.sent for number in careless):
             raise Violation(f"{partition}: {self.careless.name} has repeated records: {careless}")
 
-    def check_producer(self, producer: IdempotentProducer, values: list[bytes], numbers: list[int]) -> None:
+    def check_producer(self, producer: IdempotentProducer, values: list[bytes | None], numbers: list[int]) -> None:
+        deleted = 0
         for value, offset in producer.acknowledged.items():
-            if offset >= len(values) or values[offset] != value:
+            if offset < len(values) and values[offset] is None:
+                deleted += 1
+            elif offset >= len(values) or values[offset] != value:
                 raise Violation(
                     f"{producer.partition}: {value[:20]!r} was acknowledged at {offset} and is not there: "
-                    f"{values[offset][:20] if offset < len(values) else len(values)!r}"
+                    f"{(values[offset] or b'')[:20] if offset < len(values) else len(values)!r}"
                 )
-        if numbers != list(range(len(producer.acknowledged))):
+        if numbers != list(range(deleted, len(producer.acknowledged))):
             raise Violation(f"{producer.partition}: {producer.name} has lost, repeated or reordered: {numbers}")
 
     def outcome(self) -> Outcome:

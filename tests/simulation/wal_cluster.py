@@ -14,14 +14,15 @@ from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC, TopicPartit
 from broker.objectstore.decorated import Operation
 from broker.replication.topic_stats import ReplicationPath
 from broker.wal.remote_wal_stats import RemoteWalStats
-from tests.simulation.cluster import RACK_AWARE, TOPIC, ClusterStory, Outcome
+from tests.simulation.cluster import RACK_AWARE, TOPIC, ClusterStory, Outcome, Worker
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.wal_cluster_faults import WalClusterFaults
 from tests.support.sim_buckets import STORAGE_MANAGER, SimBuckets
 from tests.support.sim_client import Violation
 from tests.support.sim_cluster import SimCluster
-from tests.support.sim_cluster_client import AnyBroker
-from tests.support.sim_node import simulate_nodes
+from tests.support.sim_cluster_client import AnyBroker, LeaderClient
+from tests.support.sim_cluster_work import RecordDeleter
+from tests.support.sim_node import NodeLoop, simulate_nodes
 
 HEALTHY_S: Final = 12.0  # a run without faults
 FALLBACK_LAG_MS: Final = 1_500  # less than half of replica.lag.time.max.ms
@@ -41,6 +42,25 @@ def wal_stats_of(broker: BrokerServer) -> RemoteWalStats:
 class WalClusterStory(ClusterStory):
     """`is_healthy`: nothing fails."""
 
+    def __init__(self, loop: NodeLoop) -> None:
+        super().__init__(loop)
+        deleting = self.partitions if self.chance.random() < 0.3 else []
+        self.deleters = {
+            reader.partition: RecordDeleter(
+                LeaderClient(*self._place("deleter"), reader.partition), lambda reader=reader: len(reader.values)
+            )
+            for reader in self.readers
+            if reader.partition in deleting
+        }
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        return (*super().workers, *self.deleters.values())
+
+    def gone_below(self, partition: TopicPartition) -> int:
+        deleter = self.deleters.get(partition)
+        return 0 if deleter is None else deleter.gone_below
+
     def make_cluster(self) -> SimCluster:
         chance = self.chance
         self.is_healthy = chance.random() < 0.15
@@ -58,6 +78,8 @@ class WalClusterStory(ClusterStory):
                 "remote.wal.fallback.enable": str(self.may_fall_back).lower(),
                 "remote.wal.fallback.lag.ms": str(FALLBACK_LAG_MS),
                 "remote.wal.metadata.slice.events.enable": chance.choice(("true", "false")),
+                "remote.wal.fetch.lag.wait.ms": chance.choice(("5", "20")),
+                "log.retention.check.interval.ms": "1000",  # deletes files of records that were deleted
                 "remote.wal.combine.interval.ms": chance.choice(("10", "50")),
                 "remote.wal.combine.partition.max.bytes": chance.choice(("1024", "131072")),
                 "remote.wal.upload.timeout.ms": "1000",
@@ -123,6 +145,8 @@ class WalClusterStory(ClusterStory):
     def outcome(self) -> Outcome:
         outcome = super().outcome()
         seen = outcome.seen
+        for deleter in self.deleters.values():
+            seen += deleter.seen
         seen["healthy run"] += self.is_healthy
         seen["run without fallback"] += not self.may_fall_back
         seen += self.buckets.occurred

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from broker.common.errors import ErrorCode
@@ -17,6 +17,7 @@ from tests.support.sim_cluster_client import NO_REPLICA, AnyBroker, LeaderClient
 
 NOTHING_DIVERGES: Final = -1
 REASSIGNMENTS_PER_S: Final = 0.3
+DELETIONS_PER_S: Final = 0.5
 
 
 class AcksOneProducer:
@@ -92,14 +93,51 @@ class Reassigner:
             raise Violation(f"a reassignment was answered {error.name}")
 
 
+class RecordDeleter:
+    """Deletes records of one partition that somebody has read, from the beginning on (DeleteRecords)."""
+
+    def __init__(self, client: LeaderClient, read_count: Callable[[], int]) -> None:
+        self.is_stopping = False
+        self.gone_below = 0  # at most; an attempt nobody answered may be carried out, or not
+        self.seen: Counter[str] = Counter()
+        self._client = client
+        self._read_count = read_count
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            await asyncio.sleep(self._client.chance.expovariate(DELETIONS_PER_S))
+            if self._read_count() > self.gone_below:
+                await self._delete(self._client.chance.randint(self.gone_below + 1, self._read_count()))
+
+    async def _delete(self, offset: int) -> None:
+        schema = RequestSchema.of(ApiKey.DELETE_RECORDS, 1)
+        partition = schema.DeleteRecordsPartition(partition_index=self._client.partition.partition, offset=offset)
+        topic = schema.DeleteRecordsTopic(name=self._client.partition.topic, partitions=(partition,))
+        request = schema.DeleteRecordsRequest(topics=(topic,), timeout=milliseconds(3_000))
+        self.gone_below = offset
+        try:
+            answer = await self._client.ask_once(ApiKey.DELETE_RECORDS, 1, request)
+        except (ConnectionError, TimeoutError):
+            self._client.on_refused()
+            return
+        error = ErrorCode(answer.topics[0].partitions[0].error_code)
+        self.seen[f"deletion answered {error.name}"] += 1
+        if error in self._client.retriable:
+            self._client.on_refused()
+        elif error not in (ErrorCode.none, ErrorCode.offset_out_of_range):  # a new leader's high watermark may be lower
+            raise Violation(f"a deletion of records was answered {error.name}")
+
+
 class ClusterReader:
     """Reads one partition from the beginning, with leader epochs: what was read once stays, and offsets are dense."""
 
-    def __init__(self, client: LeaderClient, rack: str = "") -> None:
-        """`rack`: where it is; a leader elsewhere may send it to a follower that is near."""
+    def __init__(self, client: LeaderClient, rack: str = "", gone_below: Callable[[], int] = lambda: 0) -> None:
+        """`rack`: where it is; a leader elsewhere may send it to a follower that is near.  `gone_below`: records below
+        that offset may be deleted; None stands for those that were not read."""
         self.partition = client.partition
         self._rack = rack
-        self.values: list[bytes] = []
+        self._gone_below = gone_below
+        self.values: list[bytes | None] = []
         self.high_watermark = -1
         self.seen: Counter[str] = Counter()
         self._client = client
@@ -139,6 +177,8 @@ class ClusterReader:
         if error is ErrorCode.none:
             self.seen["fetch from a follower"] += is_from_follower
             self._take(offset, answer.responses[0].partitions[0])
+        elif error is ErrorCode.offset_out_of_range and offset < self._gone_below():
+            self.values.extend([None] * (self._gone_below() - offset))
         elif error in self._client.retriable or (is_from_follower and error is ErrorCode.offset_out_of_range):
             self.seen[f"fetch {error.name}"] += 1
             self._client.on_refused()

@@ -18,6 +18,7 @@ from tests.support.sim_node import SimNode
 
 BATCH_HEADER: Final = Struct(">qiibIhi")  # base offset, size, leader epoch, magic, crc, attributes, last offset delta
 LOG_OVERHEAD: Final = 12
+MAX_OFFSET: Final = 1 << 62
 
 
 class Batch(NamedTuple):
@@ -61,7 +62,7 @@ class ClusterObserver:
         self._leaders: dict[tuple[TopicIdPartition, int], int] = {}
         self._high_watermarks: dict[tuple[TopicIdPartition, int, int], int] = {}
         self._highest: dict[TopicIdPartition, int] = {}  # high watermark that any leader ever had
-        self._committed: dict[TopicIdPartition, list[Batch]] = {}
+        self._committed: dict[TopicIdPartition, dict[int, Batch]] = {}  # by base offset
         self._image: MetadataImage | None = None
         self._watched: list[tuple[UnifiedLog, list[UnifiedLog]]] = []  # leaders' logs, and those of their members
         self._crcs: dict[tuple[TopicIdPartition, int, int], int] = {}
@@ -155,6 +156,8 @@ class ClusterObserver:
         batches = list(parse_batches(log_bytes(node, log)))
         where = f"{name.topic_partition} on broker {node_id}"
         expected, epoch = log.log_start_offset, -1
+        if batches and batches[0].base_offset < expected:
+            expected = batches[0].base_offset  # records are deleted one by one, files when all in them are
         for batch in batches:
             if batch.base_offset != expected:
                 raise Violation(f"{where}: the batch at {batch.base_offset} follows offset {expected}")
@@ -170,18 +173,21 @@ class ClusterObserver:
         self._check_epochs(where, log, batches)
 
     def _check_committed(self, where: str, name: TopicIdPartition, batches: list[Batch]) -> None:
-        committed = self._committed.setdefault(name, [])
-        for known, found in zip(committed, batches, strict=False):
+        committed = self._committed.setdefault(name, {})
+        for found in batches:
+            known = committed.setdefault(found.base_offset, found)
             if known != found:
                 raise Violation(f"{where}: {found} is below the high watermark, {known} was committed")
-        committed.extend(batches[len(committed) :])
 
     def _check_epochs(self, where: str, log: UnifiedLog, batches: list[Batch]) -> None:
         """Each batch belongs to the epoch that the cache names for its offset (H2 of the model: no false entry)."""
         entries = log.leader_epochs.entries
         index = -1
         for batch in batches:
-            while index + 1 < len(entries) and entries[index + 1].start_offset <= batch.base_offset:
+            if batch.next_offset <= log.log_start_offset:
+                continue
+            first_offset = max(batch.base_offset, log.log_start_offset)
+            while index + 1 < len(entries) and entries[index + 1].start_offset <= first_offset:
                 index += 1
             if index < 0 or entries[index].epoch != batch.leader_epoch:
                 raise Violation(
@@ -220,9 +226,25 @@ class ClusterObserver:
                 if log is None:
                     raise Violation(f"{name.topic_partition}: broker {node_id} has no log")
                 contents[node_id] = log_bytes(self._cluster.nodes[node_id], log)
-                found = list(parse_batches(contents[node_id]))
-                if found[: len(committed)] != committed:
+                found = set(parse_batches(contents[node_id]))
+                if any(batch.next_offset > log.log_start_offset and batch not in found for batch in committed.values()):
                     raise Violation(f"{name.topic_partition} on broker {node_id}: committed batches are missing")
-            if len(set(contents.values())) != 1:
+            if len(set(_from_a_common_start(list(contents.values())))) != 1:
                 sizes = {node_id: len(content) for node_id, content in contents.items()}
                 raise Violation(f"{name.topic_partition}: the replicas differ; bytes by broker: {sizes}")
+
+
+def _from_a_common_start(contents: list[bytes]) -> list[bytes]:
+    """Without what some have deleted and others not yet."""
+    starts = [next(parse_batches(content)).base_offset if content else MAX_OFFSET for content in contents]
+    return [content[_position_of(content, max(starts)) :] for content in contents]
+
+
+def _position_of(content: bytes, offset: int) -> int:
+    """Where the first batch with records from `offset` on begins."""
+    position = 0
+    for batch in parse_batches(content):
+        if batch.next_offset > offset:
+            break
+        position += LOG_OVERHEAD + BATCH_HEADER.unpack_from(content, position)[1]
+    return position
