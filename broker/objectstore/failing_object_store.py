@@ -81,10 +81,16 @@ class FaultPlan:
 
 
 class FailingObjectStore(DecoratedObjectStore):
-    """Faults by `plan`, drawn from `chance`, or the next ones by `fail_next`.  `occurred` counts them."""
+    """Faults by `plan`, drawn from `chance`, or the next ones by `fail_next`.  `occurred` counts them.
 
-    def __init__(self, inner: ObjectStore, chance: Chance, plan: FaultPlan | None = None) -> None:
+    Listings are kept to be told again; without `keeps_listings` only while the plan wants some to be stale.
+    """
+
+    def __init__(
+        self, inner: ObjectStore, chance: Chance, plan: FaultPlan | None = None, *, keeps_listings: bool = True
+    ) -> None:
         super().__init__(inner)
+        self._keeps_listings = keeps_listings
         self.plan = plan or FaultPlan()
         self.occurred: Counter[Fault] = Counter()
         self._chance = chance
@@ -132,7 +138,9 @@ class FailingObjectStore(DecoratedObjectStore):
         return lie
 
     def _remembered(self, request: Request, answer: T) -> T:
-        if isinstance(answer, ListPage):
+        if not self._keeps_listings and Fault.STALE_LIST not in self.plan.probabilities:
+            self._listings.clear()
+        elif isinstance(answer, ListPage):
             if len(self._listings) >= LISTINGS_MAX:
                 self._listings.clear()
             self._listings[request.key] = ListPage(answer.objects, None)

@@ -65,7 +65,7 @@ class FaultSwitch:
 
     def around(self, store: ObjectStore) -> ObjectStore:
         """The store with the faults of its bucket, none at first."""
-        faulty = FailingObjectStore(store, self._chance, self._plan_of(store.name))
+        faulty = FailingObjectStore(store, self._chance, self._plan_of(store.name), keeps_listings=False)
         faulty.occurred = self._occurred.setdefault(store.name, faulty.occurred)
         return faulty
 

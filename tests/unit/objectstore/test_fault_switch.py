@@ -141,6 +141,25 @@ def test_a_black_hole_waits_as_long_as_was_said() -> None:
     simulate(story)
 
 
+def test_listings_are_kept_only_while_some_shall_be_stale() -> None:
+    async def story(loop: SimLoop) -> None:
+        switch = FaultSwitch(Chance(1))
+        store: Any = switch.around(MemoryObjectStore())
+        await store.put("dir/a", b"v")
+        await store.list_page("dir/")
+        assert store._listings == {}
+        switch.set({"probabilities": {"stale_list": 0}})
+        await store.list_page("dir/")
+        await store.put("dir/b", b"v")
+        switch.set({"probabilities": {"stale_list": 1}})
+        assert [each.key for each in (await store.list_page("dir/")).objects] == ["dir/a"]
+        switch.set({})
+        assert len((await store.list_page("dir/")).objects) == 2
+        assert store._listings == {}
+
+    simulate(story)
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
