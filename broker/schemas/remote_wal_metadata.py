@@ -1,26 +1,20 @@
 """The records of `__remote_wal_log_metadata` (KIP-1176), framed as those of KIP-405's metadata topic.
 
 An event with api key 4 describes a whole object and all slices in it; one with key 5 says the same of one slice, to
-readers of that slice's partition alone.  The KIP's schemas were never published: these are our own.
+readers of that slice's partition alone.  The KIP's schemas were never published: these are our own, but for what they
+share with KIP-405.  A slice is announced when its object is there, so it begins with COPY_SEGMENT_FINISHED.
 """
 
-from enum import IntEnum
 from typing import ClassVar, Final, TypeAlias, get_args
 from uuid import UUID
 
 from broker.common.buffers import Buffer
-from broker.common.identifiers import TopicIdPartition
 from broker.schemas.framing import decode_record, encode_record
 from broker.schemas.message_codec import message, stored
-
-
-class RemoteLogSegmentState(IntEnum):
-    """Kafka's states.  A slice is announced when its object is there, so it begins with COPY_SEGMENT_FINISHED."""
-
-    COPY_SEGMENT_STARTED = 0
-    COPY_SEGMENT_FINISHED = 1
-    DELETE_SEGMENT_STARTED = 2
-    DELETE_SEGMENT_FINISHED = 3
+from broker.schemas.remote_log_metadata import RemoteLogSegmentIdEntry as RemoteLogSegmentIdEntry
+from broker.schemas.remote_log_metadata import RemoteLogSegmentState as RemoteLogSegmentState
+from broker.schemas.remote_log_metadata import SegmentLeaderEpochEntry as SegmentLeaderEpochEntry
+from broker.schemas.remote_log_metadata import TopicIdPartitionEntry as TopicIdPartitionEntry
 
 
 class RemoteWalMessage:
@@ -31,39 +25,6 @@ class RemoteWalMessage:
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int | None] = 0
-
-
-@message
-class TopicIdPartitionEntry:
-    """A partition, as Kafka's remote metadata writes it."""
-
-    name: str = stored("string")
-    id: UUID = stored("uuid")
-    partition: int = stored("int32")
-
-    @classmethod
-    def of(cls, partition: TopicIdPartition) -> "TopicIdPartitionEntry":
-        return cls(name=partition.topic, id=partition.topic_id, partition=partition.partition)
-
-    @property
-    def topic_id_partition(self) -> TopicIdPartition:
-        return TopicIdPartition(self.id, self.name, self.partition)
-
-
-@message
-class RemoteLogSegmentIdEntry:
-    """A slice: its partition and an id of its own."""
-
-    topic_id_partition: TopicIdPartitionEntry = stored()
-    id: UUID = stored("uuid")
-
-
-@message
-class SegmentLeaderEpochEntry:
-    """The first offset of a leader epoch in a slice."""
-
-    leader_epoch: int = stored("int32")
-    offset: int = stored("int64")
 
 
 @message
