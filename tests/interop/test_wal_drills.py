@@ -96,6 +96,17 @@ def test_a_healthy_run_shows_in_every_metric(cluster: WalCluster) -> None:
     assert total(cluster, "broker_wal_metadata_consumer_lag_records") == 0
 
 
+def test_an_idle_cluster_asks_its_buckets_nothing(cluster: WalCluster) -> None:
+    topic = "idle"
+    new_topic(cluster, topic)
+    produce(cluster, topic, 10)
+    wait_until_equal(cluster, topic, partitions=1)
+    requests = total(cluster, "broker_objectstore_requests_total")
+    assert requests > 0
+    time.sleep(5)
+    assert total(cluster, "broker_objectstore_requests_total") == requests
+
+
 def test_the_bill_is_that_of_what_is_in_the_buckets(cluster: WalCluster) -> None:
     topic = "billed"
     new_topic(cluster, topic)
@@ -112,7 +123,7 @@ def test_the_bill_is_that_of_what_is_in_the_buckets(cluster: WalCluster) -> None
     assert dollars["put"] == pytest.approx(len(objects) * EXPRESS["put"], rel=0.02)
     assert dollars["get"] == pytest.approx(gets * EXPRESS["get"], rel=0.02)
     assert dollars["upload"] == pytest.approx(size_bytes * 0.0032 / (1 << 30), rel=0.02)
-    moved = sum(total(cluster, COPIED, topic=name, path="wal") for name in ("healthy", "billed"))
+    moved = sum(total(cluster, COPIED, topic=name, path="wal") for name in ("healthy", "idle", "billed"))
     assert total(cluster, "broker_cost_saved_dollars_total") == pytest.approx(moved * 0.02 / (1 << 30))
     assert total(cluster, "broker_cost_dollars_total", item="fallback") == 0
 
