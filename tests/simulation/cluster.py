@@ -67,11 +67,11 @@ def run(seed: int) -> Outcome:
     try:
         return simulate_nodes(lambda loop: ClusterStory(loop).tell(), seed=seed)
     finally:
-        _spare_the_collector()
+        spare_the_collector()
 
 
 @functools.cache
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """After the first run all modules and schemas are loaded: looking at them again is a fifth of each later run."""
     gc.collect()
     gc.freeze()

@@ -14,7 +14,7 @@ from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC, TopicPartit
 from broker.objectstore.decorated import Operation
 from broker.replication.topic_stats import ReplicationPath
 from broker.wal.remote_wal_stats import RemoteWalStats
-from tests.simulation.cluster import RACK_AWARE, TOPIC, ClusterStory, Outcome, Worker
+from tests.simulation.cluster import RACK_AWARE, TOPIC, ClusterStory, Outcome, Worker, spare_the_collector
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.wal_cluster_faults import WalClusterFaults
 from tests.support.sim_buckets import STORAGE_MANAGER, SimBuckets
@@ -30,7 +30,10 @@ COUNTS: Final = ("fenced_metadata", "stale_metadata", "corrupt", "fallback_bytes
 
 
 def run(seed: int) -> Outcome:
-    return simulate_nodes(lambda loop: WalClusterStory(loop).tell(), seed=seed)
+    try:
+        return simulate_nodes(lambda loop: WalClusterStory(loop).tell(), seed=seed)
+    finally:
+        spare_the_collector()
 
 
 def wal_stats_of(broker: BrokerServer) -> RemoteWalStats:
@@ -53,6 +56,10 @@ class WalClusterStory(ClusterStory):
             if reader.partition in deleting
         }
 
+    async def tell(self) -> Outcome:
+        self.buckets.install()
+        return await super().tell()
+
     @property
     def workers(self) -> tuple[Worker, ...]:
         return (*super().workers, *self.deleters.values())
@@ -66,7 +73,6 @@ class WalClusterStory(ClusterStory):
         self.is_healthy = chance.random() < 0.15
         self.may_fall_back = chance.random() < 0.6
         self.buckets = buckets = SimBuckets(self.loop, chance.choice((2, 3)), self.loop.trace)
-        buckets.install()
         return SimCluster(
             self.loop,
             dedicated_controller=chance.random() < 0.7,

@@ -56,7 +56,7 @@ class SimBucket(DecoratedObjectStore):
         self._chance = Chance(loop.random.getrandbits(64))
         self._loop = loop
         self._trace = trace
-        self._context = contextvars.copy_context()
+        self._context = contextvars.Context()  # nobody's, so that it goes on whoever dies
 
     @property
     def objects(self) -> dict[str, bytes]:

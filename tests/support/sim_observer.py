@@ -195,9 +195,13 @@ class ClusterObserver:
                 )
 
     def _check_follower_epochs(self, node_id: int, partition: Partition, log: UnifiedLog) -> None:
-        """An epoch this broker led and wrote nothing in must be gone: it would hide that the log has diverged (H2)."""
+        """An epoch this broker led and wrote nothing in must be gone: it would hide that the log has diverged (H2).
+
+        When all records are deleted, the last one's epoch stays and begins where the log does.
+        """
         entries = log.leader_epochs.entries
-        if entries and entries[-1].start_offset >= log.log_end_offset:
+        is_all_deleted = log.log_start_offset == log.log_end_offset and len(entries) == 1
+        if entries and entries[-1].start_offset >= log.log_end_offset and not is_all_deleted:
             raise Violation(
                 f"{partition.topic_partition} on broker {node_id}: a follower's log ends at {log.log_end_offset}, its "
                 f"epochs are {entries}"
