@@ -47,6 +47,7 @@ class WalMetadataConsumer:
         self._fetchers: dict[LeaderAddress, WalMetadataFetcher] = {}
         self._tasks = BackgroundTasks("wal-metadata-consumer")
         self._is_running = False
+        self._unhurried: frozenset[int] = frozenset()
         self._skipped_before = 0
         self._topic_id: UUID | None = None
 
@@ -65,7 +66,7 @@ class WalMetadataConsumer:
 
     # What to read
 
-    def assign(self, partitions: Collection[int]) -> None:
+    def assign(self, partitions: Collection[int], *, unhurried: Collection[int] = ()) -> None:
         """See `MetadataTopic.assign`."""
         for partition in [each for each in self._readings if each not in partitions]:
             self._end(partition)
@@ -73,6 +74,7 @@ class WalMetadataConsumer:
         for partition in sorted(partitions):
             if partition not in self._readings:
                 self._readings[partition] = WalMetadataReading(partition, may_resume=True)
+        self._unhurried = frozenset(unhurried)
         self.reroute()
 
     def read_again(self, partition: int) -> None:
@@ -134,6 +136,9 @@ class WalMetadataConsumer:
     def is_read_from(self, leader: LeaderAddress, reading: WalMetadataReading) -> bool:
         route = self._routes.route(reading.partition)
         return self._readings.get(reading.partition) is reading and route is not None and route.leader == leader
+
+    def is_unhurried(self, reading: WalMetadataReading) -> bool:
+        return reading.partition in self._unhurried
 
     def remembered(self, reading: WalMetadataReading, route: Route) -> MetadataPosition | None:
         position = self._positions.take(route.topic_id, reading.partition)

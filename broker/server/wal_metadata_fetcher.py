@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 WAIT_MAX_MS: Final = 500  # two requests a second to a leader with nothing new
 PARTITION_BYTES_MAX: Final = 256 * 1024  # decoded without letting others run
+UNHURRIED_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
 # Of a partition; read in a second or so.  What is not read is not known to be in a bucket: should this broker come to
 # lead, it uploads it again.
@@ -69,6 +70,9 @@ class FetcherOwner(Protocol):
         """What is to be read from this leader now."""
 
     def is_read_from(self, leader: LeaderAddress, reading: WalMetadataReading) -> bool: ...
+    def is_unhurried(self, reading: WalMetadataReading) -> bool:
+        """Whether it is enough to hear of it now and then."""
+
     def remembered(self, reading: WalMetadataReading, route: Route) -> MetadataPosition | None: ...
     def oldest_timestamp(self) -> int:
         """Where reading begins without anything remembered; wall time."""
@@ -226,6 +230,8 @@ class WalMetadataFetcher:
                 reading.end_offset = answer.high_watermark
                 if not await self._tell(reading, answer.records):
                     self._leader.begin_anew()
+                elif not reading.lag and self._owner.is_unhurried(reading):
+                    reading.due_at = _next_round()
 
     async def _tell(self, reading: WalMetadataReading, records: Buffer) -> bool:
         """Whether all of it was told: meanwhile the partition may have become somebody else's to read."""
@@ -261,6 +267,11 @@ def _request(position: MetadataPosition, route: Route) -> FollowerFetch:
     return FollowerFetch(
         route.topic_id, position.offset, NO_OFFSET, route.leader_epoch, position.epoch, PARTITION_BYTES_MAX
     )
+
+
+def _next_round() -> float:
+    """The same for all that are unhurried, so that one fetch asks for all of them."""
+    return (math.floor(_now() / UNHURRIED_SECONDS) + 1) * UNHURRIED_SECONDS
 
 
 def _now() -> float:

@@ -95,7 +95,7 @@ class WalMetadataProducer:
             for queue in self._queues.values():
                 queue.close(MetadataTopicError("the broker stops"))
 
-    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> "asyncio.Future[None]":
         """See `MetadataTopic.append`."""
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         append = WalMetadataAppend(values, acknowledged)
@@ -103,7 +103,7 @@ class WalMetadataProducer:
         if problem is not None:
             acknowledged.set_exception(MetadataTopicError(problem))
             return acknowledged
-        self._queue(partition).add(append)
+        self._queue(partition).add(append, _now(), may_linger=may_linger)
         self._wake(partition)
         return acknowledged
 
@@ -112,7 +112,7 @@ class WalMetadataProducer:
         for partition, queue in self._queues.items():
             route = self._routes.route(partition)
             if route is not None and route.leader != queue.sent_to:
-                queue.due_at = 0.0
+                queue.retry_at = 0.0
             self._wake(partition)
         for sender in self._senders.values():
             sender.changed.set()  # those without a partition end
@@ -156,14 +156,20 @@ class WalMetadataProducer:
         return True
 
     def take(self, leader: LeaderAddress, now: float) -> tuple[UUID, list[tuple[WalMetadataQueue, Buffer]]] | None:
-        """A request for the leader: the topic, and a batch each for partitions of which nothing is on its way."""
+        """A request for the leader: the topic, and a batch each for partitions of which nothing is on its way.
+
+        What may linger goes along as soon as there is a request.
+        """
         topic_id = self._routes.topic_id
         if topic_id is None:
             return None
+        ready = self._ready(leader)
+        if all(queue.due_at > now for queue in ready):
+            return None
         taken: list[tuple[WalMetadataQueue, Buffer]] = []
         size = 0
-        for queue in self._ready(leader):
-            if queue.due_at > now or size >= REQUEST_BYTES_MAX:
+        for queue in sorted(ready, key=lambda each: each.due_at > now):  # those that must come first
+            if queue.retry_at > now or size >= REQUEST_BYTES_MAX:
                 continue
             batch = queue.take(leader, self._clock.now_ms())
             if batch is not None:

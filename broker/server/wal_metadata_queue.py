@@ -1,6 +1,7 @@
 """WalMetadataQueue: what waits to be appended to one partition of the metadata topic, in order."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -13,6 +14,7 @@ from broker.replication.replica_fetcher_manager import LeaderAddress
 BATCH_BYTES_MAX: Final = 256 * 1024
 _RECORD_OVERHEAD: Final = 24
 
+LINGER_SECONDS: Final = 0.05  # of what may: it then goes along with others
 RETRY_SECONDS: Final = 0.05
 RETRY_SECONDS_MAX: Final = 1.0
 
@@ -34,7 +36,8 @@ class WalMetadataQueue:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.size_bytes = 0
-        self.due_at = 0.0  # loop time before which nothing is sent, after a failure
+        self.retry_at = 0.0  # loop time before which nothing is sent, after a failure
+        self._send_at = math.inf  # loop time at which what waits need not wait longer
         self.sent_to: LeaderAddress | None = None
         self._waiting: deque[WalMetadataAppend] = deque()
         self._under_way: list[WalMetadataAppend] = []
@@ -53,9 +56,16 @@ class WalMetadataQueue:
         """Uncompressed."""
         return sum(append.size_bytes for append in self._under_way)
 
-    def add(self, append: WalMetadataAppend) -> None:
+    @property
+    def due_at(self) -> float:
+        """When it must be sent; loop time.  Sooner is as good, but not before `retry_at`."""
+        return max(self.retry_at, self._send_at)
+
+    def add(self, append: WalMetadataAppend, now: float, *, may_linger: bool = False) -> None:
         self._waiting.append(append)
         self.size_bytes += append.size_bytes
+        is_full = self.size_bytes >= BATCH_BYTES_MAX
+        self._send_at = min(self._send_at, now + LINGER_SECONDS if may_linger and not is_full else now)
 
     def take(self, leader: LeaderAddress, now_ms: int) -> bytearray | None:
         """The next batch, stamped with that wall time; None when nobody waits any more."""
@@ -69,6 +79,7 @@ class WalMetadataQueue:
                 continue
             self._under_way.append(append)
             size += append.size_bytes
+        self._send_at = 0.0 if self._waiting else math.inf
         if not self._under_way:
             return None
         builder = MemoryRecordsBuilder(compression=CompressionType.LZ4)
@@ -83,7 +94,7 @@ class WalMetadataQueue:
             if not append.acknowledged.done():
                 append.acknowledged.set_result(None)
         self._retry_seconds = RETRY_SECONDS
-        self.due_at = 0.0
+        self.retry_at = 0.0
 
     def refused(self, error: Exception) -> None:
         """What was taken will never be acknowledged."""
@@ -95,7 +106,8 @@ class WalMetadataQueue:
         """What was taken goes back to the front; it is sent again after a while."""
         self._waiting.extendleft(reversed(self._under_way))
         self._under_way.clear()
-        self.due_at = now + self._retry_seconds
+        self._send_at = 0.0
+        self.retry_at = now + self._retry_seconds
         self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
 
     def close(self, error: Exception) -> None:

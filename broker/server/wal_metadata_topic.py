@@ -107,11 +107,11 @@ class WalMetadataTopic:
         """Batches that could not be read."""
         return self.consumer.skipped_batches
 
-    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
-        return self.producer.append(partition, values)
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> "asyncio.Future[None]":
+        return self.producer.append(partition, values, may_linger=may_linger)
 
-    def assign(self, partitions: Collection[int]) -> None:
-        self.consumer.assign(partitions)
+    def assign(self, partitions: Collection[int], *, unhurried: Collection[int] = ()) -> None:
+        self.consumer.assign(partitions, unhurried=unhurried)
 
     def read_again(self, partition: int) -> None:
         self.consumer.read_again(partition)

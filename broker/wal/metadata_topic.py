@@ -37,16 +37,18 @@ class MetadataTopic(Protocol):
     def lag(self) -> int:
         """Records not yet read over all partitions assigned, as far as known."""
 
-    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> "asyncio.Future[None]":
         """Queue the values behind all queued before, now; the future is done when they are acknowledged.
 
+        What may linger waits a moment for others: nobody is in need of it.
         MetadataTopicError: they are not, or it is not known; whoever asks again sends the same values.  Cancelling
         the future takes them out of the queue, unless they are on their way.
         """
 
-    def assign(self, partitions: Collection[int]) -> None:
+    def assign(self, partitions: Collection[int], *, unhurried: Collection[int] = ()) -> None:
         """What to read from now on; those no longer named are forgotten.
 
+        Of the unhurried ones it is enough to hear twice a second.
         New partitions begin one retention ago, by timestamp.  If that would be very much, they begin where an earlier
         run of this process was a minute before its end.
         """

@@ -207,9 +207,9 @@ class RemoteWalManager:
         wanted = {metadata_partition_of(each.topic_id, each.partition, count) for each, _ in self._partitions}
         # Always its own objects, which it must delete some day, whatever is replicated here now.
         leaders = self._broker_ids if wanted else frozenset()
-        wanted |= {combined_event_partition_of(broker_id, count) for broker_id in leaders | {self._local_broker_id}}
-        self._assigned = frozenset(wanted)
-        self._topic.assign(self._assigned)
+        plans = {combined_event_partition_of(broker_id, count) for broker_id in leaders | {self._local_broker_id}}
+        self._assigned = frozenset(wanted | plans)
+        self._topic.assign(self._assigned, unhurried=wanted - plans)  # what is told there was told of the object
 
     def _read_history(self, partition: TopicIdPartition) -> None:
         """The partition came here later than what was announced of it."""

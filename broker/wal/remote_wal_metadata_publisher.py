@@ -61,13 +61,17 @@ class RemoteWalMetadataPublisher:
         self._last_error_at: float | None = None
         self._has_failed = False  # since the last acknowledgement
         self.error_count = 0
+        self.slice_error_count = 0  # appends of slice events that were refused, and are not repeated
 
     async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
-        """Announce an object, and its slices right behind it; returns when all of it is acknowledged.
+        """Announce an object until that is acknowledged, or this is cancelled; what was sent may then still arrive.
 
-        It tries until it is cancelled.  What was sent by then may still arrive.
+        The events of its slices follow by themselves.  Whoever reads that of the object has no need of them.
         """
-        await self._send(lambda count: self._announcement(metadata, count))
+        value = encode(metadata)
+        await self._send(lambda count: [_Append(combined_event_partition_of(metadata.broker_id, count), (value,))])
+        if self._config.current.remote_wal_metadata_slice_events_enable:
+            self._publish_slices(metadata)
 
     async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
         """Void what earlier leaders announced from an offset on (key 7); otherwise as `publish`."""
@@ -98,18 +102,24 @@ class RemoteWalMetadataPublisher:
         """Whether the last thing heard was a refusal, or nothing was heard for a second."""
         return self._has_failed or self.oldest_wait_seconds > FAILING_SECONDS
 
-    def _announcement(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, count: int) -> list[_Append]:
-        """What to append where: the object first, then by partition the slices in their order."""
-        combined = _Append(combined_event_partition_of(metadata.broker_id, count), (encode(metadata),))
-        if not self._config.current.remote_wal_metadata_slice_events_enable:
-            return [combined]
+    def _publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+        """Each where its partition's events are, in order."""
+        count = self._topic.partition_count
+        if count is None:
+            return
         by_partition: dict[int, list[bytes]] = {}
         for record in slice_records(metadata):
             about = record.remote_log_segment_id.topic_id_partition
             place = metadata_partition_of(about.id, about.partition, count)
             by_partition.setdefault(place, []).append(encode(record))
-        slices = (_Append(place, part) for place, values in by_partition.items() for part in _portions(values))
-        return [combined, *slices]
+        for place, values in by_partition.items():
+            for portion in _portions(values):
+                self._topic.append(place, portion, may_linger=True).add_done_callback(self._slices_ended)
+
+    def _slices_ended(self, answer: "asyncio.Future[None]") -> None:
+        if not answer.cancelled() and (error := answer.exception()) is not None:
+            self.slice_error_count += 1
+            log.debug("wal_slices_not_published", error=str(error))
 
     async def _send(self, appends_of: Callable[[int], list[_Append]]) -> None:
         async with self._waiting_for_acknowledgement():

@@ -19,13 +19,14 @@ class MemoryMetadataTopic:
         self.lose_answers = 0
         self.appends: list[tuple[int, tuple[bytes, ...]]] = []
         self.read_again_of: list[int] = []
+        self.unhurried: frozenset[int] = frozenset()
         self._positions: dict[int, int] = {}
 
     @property
     def lag(self) -> int:
         return sum(len(self.logs.get(each, ())) - position for each, position in self._positions.items())
 
-    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> "asyncio.Future[None]":
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._append(partition, values)
@@ -49,7 +50,8 @@ class MemoryMetadataTopic:
             self.lose_answers -= 1
             raise MetadataTopicError("no answer")
 
-    def assign(self, partitions: Collection[int]) -> None:
+    def assign(self, partitions: Collection[int], *, unhurried: Collection[int] = ()) -> None:
+        self.unhurried = frozenset(unhurried)
         self._positions = {each: self._positions.get(each, 0) for each in partitions}
 
     def read_again(self, partition: int) -> None:

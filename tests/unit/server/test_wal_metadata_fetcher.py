@@ -41,6 +41,7 @@ class Owner:
         self.known: dict[int, MetadataPosition] = {}
         self.told: list[tuple[int, list[MetadataRecord]]] = []
         self.epoch = 3
+        self.unhurried: set[int] = set()
         self.while_telling: Callable[[int], None] = lambda partition: None
 
     def begin(self, partition: int, offset: int | None = None) -> WalMetadataReading:
@@ -55,6 +56,9 @@ class Owner:
 
     def is_read_from(self, leader: LeaderAddress, reading: WalMetadataReading) -> bool:
         return self.readings.get(reading.partition) is reading
+
+    def is_unhurried(self, reading: WalMetadataReading) -> bool:
+        return reading.partition in self.unhurried
 
     def remembered(self, reading: WalMetadataReading, route: Route) -> MetadataPosition | None:
         return self.known.get(reading.partition) if reading.may_resume else None
@@ -197,6 +201,37 @@ def test_an_idle_leader_is_asked_twice_a_second() -> None:
         while loop.time() < 10:
             await world.fetcher.work_once()
         assert len(world.leader.asked) == 20
+
+    run(play)
+
+
+def test_what_is_unhurried_is_asked_for_twice_a_second_and_all_of_it_at_once() -> None:
+    async def play(world: World, loop: SimLoop) -> None:
+        for partition in range(3):
+            world.owner.begin(partition, 0)
+        world.owner.unhurried = {1, 2}
+        while loop.time() < 0.99:
+            for partition in range(3):
+                world.leader.append(partition, f"{loop.time()}")
+            await world.fetcher.work_once()
+            await asyncio.sleep(0.02)
+        assert len(world.leader.asked) > 20
+        with_others = [at for at, requests, _ in world.leader.asked if len(requests) > 1]
+        assert with_others == [0.0, pytest.approx(0.5, abs=0.03)]
+        assert [len(requests) for _, requests, _ in world.leader.asked if len(requests) > 1] == [3, 3]
+
+    run(play)
+
+
+def test_what_is_unhurried_is_read_without_a_pause_while_it_is_behind() -> None:
+    async def play(world: World, loop: SimLoop) -> None:
+        world.owner.unhurried = {4}
+        world.owner.begin(4, 0)
+        records = [bytes(records_batch((1_000, None, b"v"), base_offset=each)) for each in range(3)]
+        world.leader.answers = [{4: FetchedPartition(ErrorCode.none, 3, 0, each)} for each in records]
+        for _ in range(3):
+            await world.fetcher.work_once()
+        assert world.offsets == [{4: 0}, {4: 1}, {4: 2}]
 
     run(play)
 

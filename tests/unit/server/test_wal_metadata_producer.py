@@ -102,8 +102,8 @@ class Setup(World):
         self.producer = WalMetadataProducer(self.routes, self.leaders.connect, acks, SettableClock())
         self.cache.add_listener(lambda image: self.producer.reroute())
 
-    def append(self, partition: int, *values: str) -> "asyncio.Future[None]":
-        return self.producer.append(partition, encoded(values))
+    def append(self, partition: int, *values: str, may_linger: bool = False) -> "asyncio.Future[None]":
+        return self.producer.append(partition, encoded(values), may_linger=may_linger)
 
     @property
     def sent(self) -> list[tuple[int, dict[int, list[str]]]]:
@@ -142,6 +142,24 @@ def test_one_request_is_on_its_way_to_a_leader_and_the_next_has_all_that_came_me
         assert setup.sent == [(1, {0: ["a"]}), (2, {2: ["e"]}), (1, {0: ["b", "f"], 1: ["c", "d"]})]
         assert [asked.at for asked in setup.leaders.asked] == pytest.approx([0.0, 0.001, 0.01])
         assert setup.leaders.connections == 2
+
+    run(setup, play)
+
+
+def test_what_may_linger_goes_along_with_others_or_after_a_moment() -> None:
+    setup = Setup(1, 1, 2)
+
+    async def play(loop: SimLoop) -> None:
+        along = [setup.append(1, "b", may_linger=True), setup.append(2, "c", may_linger=True)]
+        await asyncio.sleep(0.02)
+        assert setup.sent == []
+        await setup.append(0, "a")
+        assert setup.sent == [(1, {0: ["a"], 1: ["b"]})]
+        await asyncio.sleep(0.01)
+        later = setup.append(2, "d", may_linger=True)
+        await asyncio.wait([*along, later])
+        assert setup.sent[1:] == [(2, {2: ["c", "d"]})]
+        assert setup.leaders.asked[1].at == pytest.approx(0.05)
 
     run(setup, play)
 

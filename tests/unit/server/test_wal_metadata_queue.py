@@ -1,4 +1,5 @@
 import asyncio
+import math
 
 import pytest
 
@@ -13,9 +14,9 @@ from tests.unit.server.wal_metadata_support import address, encoded
 LEADER = address(1)
 
 
-def add(queue: WalMetadataQueue, *values: str) -> "asyncio.Future[None]":
+def add(queue: WalMetadataQueue, *values: str, now: float = 5.0, may_linger: bool = False) -> "asyncio.Future[None]":
     acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    queue.add(WalMetadataAppend(encoded(values), acknowledged))
+    queue.add(WalMetadataAppend(encoded(values), acknowledged), now, may_linger=may_linger)
     return acknowledged
 
 
@@ -68,13 +69,32 @@ def test_what_failed_comes_first_again_later_and_later() -> None:
         assert values_of(queue.take(LEADER, 0)) == [b"a"] + [b"b"] * 7
         assert not one.done()
         queue.succeeded()
-        assert (one.done(), queue.due_at) == (True, 0.0)
-        queue.add(WalMetadataAppend([b"c"], asyncio.get_running_loop().create_future()))
+        assert (one.done(), queue.retry_at) == (True, 0.0)
+        add(queue, "c")
         queue.take(LEADER, 0)
         queue.failed(20.0)
         assert queue.due_at == pytest.approx(20.05)
 
     simulate(story)
+
+
+async def test_what_may_linger_is_due_later_unless_somebody_else_is_not_or_there_is_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = WalMetadataQueue(4)
+    assert queue.due_at == math.inf
+    add(queue, "a", may_linger=True)
+    add(queue, "b", now=5.03, may_linger=True)
+    assert queue.due_at == pytest.approx(5.05)
+    add(queue, "c", now=5.04)
+    assert queue.due_at == 5.04
+    assert values_of(queue.take(LEADER, 0)) == [b"a", b"b", b"c"]
+    add(queue, "d", now=6.0, may_linger=True)
+    queue.succeeded()
+    assert queue.due_at == pytest.approx(6.05)
+    monkeypatch.setattr(wal_metadata_queue, "BATCH_BYTES_MAX", 50)
+    add(queue, "e", now=6.01, may_linger=True)
+    assert queue.due_at == 6.01
 
 
 async def test_a_batch_has_its_limit_and_what_is_larger_travels_alone(monkeypatch: pytest.MonkeyPatch) -> None:

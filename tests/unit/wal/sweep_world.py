@@ -87,10 +87,10 @@ class FakeTopic:
         self.is_down = False
         self.ends_asked = 0
 
-    async def append(self, partition: int, values: Sequence[bytes]) -> None:
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> Any:
         raise AssertionError
 
-    def assign(self, partitions: Collection[int]) -> None:
+    def assign(self, partitions: Collection[int], *, unhurried: Collection[int] = ()) -> None:
         raise AssertionError
 
     def read_again(self, partition: int) -> None:

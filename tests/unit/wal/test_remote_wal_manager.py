@@ -82,15 +82,16 @@ class Topic:
     def __init__(self) -> None:
         self.partition_count: int | None = COUNT
         self.assigned: frozenset[int] = frozenset()
+        self.unhurried: frozenset[int] = frozenset()
         self.read_anew: list[int] = []
 
-    def assign(self, partitions: Collection[int]) -> None:
-        self.assigned = frozenset(partitions)
+    def assign(self, partitions: Collection[int], *, unhurried: Collection[int] = ()) -> None:
+        self.assigned, self.unhurried = frozenset(partitions), frozenset(unhurried)
 
     def read_again(self, partition: int) -> None:
         self.read_anew.append(partition)
 
-    def append(self, partition: int, values: Sequence[bytes]) -> Any:
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> Any:
         raise AssertionError("the manager appends nothing itself")
 
     async def end_offset(self, partition: int) -> int:
@@ -231,6 +232,7 @@ def test_it_reads_what_all_brokers_announce_and_what_is_said_of_its_partitions(w
     world.create_topic(replicas=PAIR, configs=WAL)
     of_brokers = {combined_event_partition_of(broker_id, COUNT) for broker_id in PAIR}
     assert world.topic.assigned == of_brokers | {metadata_partition_of(T0.topic_id, 0, COUNT)}
+    assert world.topic.unhurried == {metadata_partition_of(T0.topic_id, 0, COUNT)} - of_brokers != set()
     world.register_brokers(7)
     assert combined_event_partition_of(7, COUNT) in world.topic.assigned
 

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 import pytest
 
 from broker.config.config_holder import ConfigHolder
-from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
 from broker.schemas.remote_wal_metadata import (
     RemoteWalMetadataRecord,
     RemoteWalPartitionInvalidateRecord,
     TopicIdPartitionEntry,
     decode,
+    encode,
     slice_records,
 )
 from broker.wal import remote_wal_metadata_publisher
 from broker.wal.metadata_topic import MetadataTopicError
 from broker.wal.remote_wal_metadata_publisher import RemoteWalMetadataPublisher
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
-from tests.support.builders import SettableClock
+from tests.support.builders import SettableClock, broker_config
 from tests.support.memory_metadata_topic import MemoryMetadataTopic
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.wal.wal_world import BAR, FOO, log_bytes, make_object, make_slice
@@ -41,9 +41,11 @@ class SlowTopic(MemoryMetadataTopic):
 
     def __init__(self) -> None:
         super().__init__(COUNT)
+        self.lingering: list[bool] = []
         self.unanswered: list[asyncio.Future[None]] = []
 
-    def append(self, partition: int, values: Sequence[bytes]) -> "asyncio.Future[None]":
+    def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> "asyncio.Future[None]":
+        self.lingering.append(may_linger)
         self.appends.append((partition, tuple(values)))
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.unanswered.append(answer)
@@ -54,7 +56,7 @@ class Publishing:
     def __init__(self, topic: MemoryMetadataTopic | None = None, **properties: str) -> None:
         self.topic = topic or MemoryMetadataTopic(COUNT)
         self.stats = RemoteWalStats()
-        config = RemoteWalSettings({name.replace("_", "."): value for name, value in properties.items()})
+        config = broker_config({name.replace("_", "."): value for name, value in properties.items()})
         clock = SettableClock(2_500)
         self.publisher = RemoteWalMetadataPublisher(self.topic, ConfigHolder(config), BROKER, clock, self.stats)
 
@@ -110,13 +112,40 @@ def test_what_is_refused_is_sent_again_as_it_was_until_it_is_acknowledged() -> N
 
     async def story(loop: SimLoop) -> None:
         await publishing.publisher.publish(COMBINED)
-        assert loop.time() == pytest.approx(0.1)
+        assert loop.time() == pytest.approx(0.1 + 0.2 + 0.4)
         assert (publishing.publisher.error_count, publishing.publisher.is_failing) == (3, False)
-        assert publishing.publisher.last_error_age == pytest.approx(0.1)
+        assert publishing.publisher.last_error_age == pytest.approx(0.4)
 
     simulate(story)
-    first, second = publishing.topic.appends[:3], publishing.topic.appends[3:]
-    assert first == second
+    first, second, third, fourth = publishing.topic.appends[:4]
+    assert first == second == third == fourth
+    assert [partition for partition, _ in publishing.topic.appends[4:]] == [FOO_PLACE, BAR_PLACE]
+
+
+def test_slices_are_told_behind_their_object_and_nobody_waits_for_them() -> None:
+    topic = SlowTopic()
+    publishing = Publishing(topic)
+
+    async def story(loop: SimLoop) -> None:
+        task = asyncio.create_task(publishing.publisher.publish(COMBINED))
+        await asyncio.sleep(0.5)
+        assert [partition for partition, _ in topic.appends] == [COMBINED_PLACE]
+        topic.unanswered[0].set_result(None)
+        await task
+        assert (topic.appends[1:], topic.lingering) == (
+            [
+                (FOO_PLACE, tuple(encode(record) for record in slice_records(COMBINED)[:2])),
+                (BAR_PLACE, (encode(slice_records(COMBINED)[2]),)),
+            ],
+            [False, True, True],
+        )
+        assert not publishing.publisher.is_failing
+        topic.unanswered[1].set_exception(MetadataTopicError("no"))
+        topic.unanswered[2].set_result(None)
+        await asyncio.sleep(0)
+        assert (publishing.publisher.slice_error_count, publishing.publisher.is_failing) == (1, False)
+
+    simulate(story)
 
 
 def test_an_event_waits_for_the_topic() -> None:
@@ -175,7 +204,7 @@ def test_who_gives_up_leaves_nothing_waiting() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert [each.cancelled() for each in topic.unanswered] == [False, True, True]
+        assert [each.cancelled() for each in topic.unanswered] == [False, True]
         assert (publishing.publisher.oldest_wait_seconds, publishing.stats.hops[WalHop.PUBLISH].count) == (0.0, 0)
 
     simulate(story)
