@@ -155,6 +155,8 @@ class LeaderClient(RoutedClient):
             self._ask_another()
             raise NotNow(f"{self.partition} has no leader")
         self.leader_epoch = int(partition.leader_epoch)
+        if self.read_replica not in addresses:
+            self.read_replica = NO_REPLICA
         return addresses.get(self.read_replica, addresses[leader])
 
     def _ask_another(self) -> None:

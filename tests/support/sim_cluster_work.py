@@ -189,6 +189,9 @@ class ClusterReader:
     def _take(self, offset: int, data: Any) -> None:
         diverging = getattr(data, "diverging_epoch", None)
         if diverging is not None and diverging.epoch != NOTHING_DIVERGES:
+            if self._client.read_replica != NO_REPLICA:  # it was away, or has lost its tail
+                self._client.on_refused()
+                return
             raise Violation(f"{self.partition}: epoch {self._last_epoch} before {offset} is not in the leader's log")
         preferred = int(data.preferred_read_replica)
         if preferred != NO_REPLICA:
