@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Any, Final
 
 from kio.index import UnknownAPIKey, UnknownEntity, load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import DecodeError
 
@@ -17,7 +18,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrameError, UnsupportedApiError
 from broker.protocol.frames import Frame
 from broker.protocol.message_walk import readable_by_kio
-from broker.protocol.response_schema import ResponseSchema
+from broker.protocol.response_schema import ResponseSchema, load_package
 from broker.protocol.wire_format import legacy_string, skip_tagged_fields
 
 _LENGTH: Final = Struct(">i")
@@ -55,22 +56,26 @@ class _Codec:
 
 @functools.cache
 def _request_codec(api_key: int, version: int) -> _Codec:
-    try:
-        entity = load_request_schema(api_key, version)
-    except (UnknownAPIKey, UnknownEntity) as error:
-        raise UnsupportedApiError(api_key, version) from error
+    entity = _entity(load_request_schema, api_key, version)
     header_version = entity.__header_schema__.__version__
     return _Codec(entity, entity_reader(entity), entity_writer(entity), has_header_tags=header_version >= 2)
 
 
 @functools.cache
 def _response_codec(api_key: int, version: int) -> _Codec:
-    try:
-        entity = load_response_schema(api_key, version)
-    except (UnknownAPIKey, UnknownEntity) as error:
-        raise UnsupportedApiError(api_key, version) from error
+    entity = _entity(load_response_schema, api_key, version)
     header_version = entity.__header_schema__.__version__
     return _Codec(entity, entity_reader(entity), entity_writer(entity), has_header_tags=header_version >= 1)
+
+
+def _entity(load: Callable[[int, int], Any], api_key: int, version: int) -> Any:
+    schema_name = api_key_map.get(api_key)
+    if schema_name is not None and version in schema_name_map[schema_name]:
+        load_package(schema_name, version)
+    try:
+        return load(api_key, version)
+    except (UnknownAPIKey, UnknownEntity) as error:
+        raise UnsupportedApiError(api_key, version) from error
 
 
 # Where flexible versions begin of what is read without kio: their 30 schemas need not be loaded at the start.

@@ -99,7 +99,17 @@ class RequestSchema(MessageSchema):
         return RequestSchema("request", api_key, version)
 
 
+def load_package(schema_name: str, version: int) -> None:
+    """Have kio's classes of one version.  ModuleNotFoundError when there are none.
+
+    To be called before one of its modules is imported: packages import their modules, so a thread that holds a module
+    and waits for the package would stand in the way of another that does it the other way round.
+    """
+    importlib.import_module(f"kio.schema.{schema_name}.v{version}")
+
+
 def _entities(kind: str, schema_name: str, version: int) -> dict[str, type]:
+    load_package(schema_name, version)
     module = importlib.import_module(f"kio.schema.{schema_name}.v{version}.{kind}")
     classes = inspect.getmembers(module, inspect.isclass)
     return {n: c for n, c in classes if dataclasses.is_dataclass(c) and c.__module__ == module.__name__}

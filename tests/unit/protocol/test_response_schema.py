@@ -1,3 +1,10 @@
+import importlib.abc
+import importlib.machinery
+import sys
+import threading
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+
 import pytest
 
 from broker.common.errors import ErrorCode
@@ -85,3 +92,40 @@ def test_requests_of_ours_are_written_the_same_way() -> None:
     )
     assert request.topics[0].name == "t"
     assert not hasattr(request, "allow_auto_topic_creation")
+
+
+def test_two_threads_may_load_the_classes_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python gives up an import when another thread holds the module and waits for its package, held by this one."""
+    package = "kio.schema.push_telemetry.v0"  # of no other test
+    for name in (package, f"{package}.request", f"{package}.response"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            RequestSchema("request", ApiKey.PUSH_TELEMETRY, 0)
+        except BaseException as error:
+            failures.append(error)
+
+    other = threading.Thread(target=load)
+
+    class Finder(importlib.abc.MetaPathFinder):
+        """In the midst of the package's import the other thread begins with its module."""
+
+        def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+            if fullname != package:
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+            assert spec is not None
+            monkeypatch.setattr(spec.loader, "create_module", self.create_module)
+            return spec
+
+        def create_module(self, spec: ModuleSpec) -> None:
+            if other.ident is None:
+                other.start()
+                other.join(0.2)  # it waits for this import now
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    ResponseSchema("response", ApiKey.PUSH_TELEMETRY, 0)
+    other.join()
+    assert failures == []
