@@ -138,7 +138,7 @@ class World(ReplicaWorld):
             republishing=self.republishing,
             refollow=self._refollow,
             wake=lambda partitions: self.woken.append(set(partitions)),
-            config=self.config,  # type: ignore[arg-type]
+            config=self.config,
         )
 
     def _refollow(self, partitions: Iterable[Partition]) -> None:
