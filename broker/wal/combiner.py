@@ -26,6 +26,7 @@ from broker.wal.combined_segment import CombinedSegment, build_combined_segment,
 from broker.wal.leader_partition import WalLeaderPartition
 from broker.wal.object_identities import ObjectIdentities
 from broker.wal.partition_uploads import LeaderTerm, PartitionUploads
+from broker.wal.queued_partition import QueuedPartition
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager
 from broker.wal.slice_reader import RangeDeletedError, SliceReader
@@ -116,6 +117,7 @@ class Combiner:
             pending_bytes=_bytes_from(local, start_offset),
             now_ms=_now_ms(),
         )
+        led.queued = self._queue.queued(place)
         self._wake()
         return led
 
@@ -127,9 +129,9 @@ class Combiner:
         for announced in [each for each in self._publishing if not each.current_slice_ids]:
             self._give_up(announced)
 
-    def appended(self, partition: TopicIdPartition, log_end_offset: int, size_bytes: int) -> None:
+    def appended(self, queued: QueuedPartition, log_end_offset: int, size_bytes: int, now_ms: int) -> None:
         """For the hot path: the task is woken only when it would do something else than it is about to."""
-        self._queue.appended(partition, log_end_offset, size_bytes, _now_ms())
+        self._queue.grown(queued, log_end_offset, size_bytes, now_ms)
         self._fresh_bytes += size_bytes
         if self._fresh_bytes >= self._wake_at_bytes:
             self._wake()

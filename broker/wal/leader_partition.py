@@ -14,6 +14,7 @@ from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.fallback import HEALTHY_LAG_MS, FallbackDecision, FallbackPolicy, PartitionFallback, UploadProgress
 from broker.wal.partition_uploads import PartitionUploads
+from broker.wal.queued_partition import QueuedPartition
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 
 log = structlog.get_logger(__name__)
@@ -26,14 +27,14 @@ class Uploads(Protocol):
     def is_metadata_failing(self) -> bool: ...
     @property
     def is_shutting_down(self) -> bool: ...
-    def appended(self, partition: TopicIdPartition, log_end_offset: int, size_bytes: int) -> None: ...
+    def appended(self, queued: QueuedPartition, log_end_offset: int, size_bytes: int, now_ms: int) -> None: ...
     def log_start_moved(self, partition: TopicIdPartition, log_start_offset: int) -> None: ...
     def uploads_of(self, partition: TopicIdPartition) -> PartitionUploads | None: ...
     def unannounced_since_ms(self, partition: TopicIdPartition) -> int | None: ...
 
 
 class WalLeaderPartition:
-    """Implements `LeaderWal`; made for one leader epoch.
+    """Implements `LeaderWal`; made for one leader epoch.  `queued` is what the upload queue knows of it.
 
     `coverage` and `republish` (a range again, whatever is in the bucket) come from whoever knows what older leaders
     left behind; without them the bucket holds what this leader announced.
@@ -45,7 +46,9 @@ class WalLeaderPartition:
         self.partition = partition
         self.topic_id_partition = TopicIdPartition(partition.topic_id, *partition.topic_partition)
         self.coverage: BucketCoverage | None = None
+        self.queued: QueuedPartition | None = None
         self.republish: Callable[[OffsetRange], None] | None = None
+        self._time = asyncio.get_running_loop().time
         self._uploads = uploads
         self._config = config
         self._stats = stats
@@ -56,11 +59,13 @@ class WalLeaderPartition:
 
     def appended(self, size_bytes: int) -> None:
         """So much was appended; the log end has moved."""
-        self._stats.hop(WalHop.LEADER_APPEND, self.partition.append_seconds)
         log_end_offset = self.partition.log.log_end_offset
-        self._uploads.appended(self.topic_id_partition, log_end_offset, size_bytes)
+        now = self._time()
+        if self.queued is not None:
+            self._uploads.appended(self.queued, log_end_offset, size_bytes, int(now * 1000))
         if self._timed is None:
-            self._timed = (log_end_offset, asyncio.get_running_loop().time())
+            self._timed = (log_end_offset, now)
+            self._stats.hop(WalHop.LEADER_APPEND, self.partition.append_seconds)
 
     def log_start_moved(self) -> None:
         self._uploads.log_start_moved(self.topic_id_partition, self.partition.log.log_start_offset)
@@ -72,7 +77,7 @@ class WalLeaderPartition:
     def on_high_watermark_updated(self, topic_partition: TopicPartition, offset: int) -> None:
         """One append after the other is timed: what lies between them is as quick."""
         if self._timed is not None and offset >= self._timed[0]:
-            self._stats.hop(WalHop.HIGH_WATERMARK, asyncio.get_running_loop().time() - self._timed[1])
+            self._stats.hop(WalHop.HIGH_WATERMARK, self._time() - self._timed[1])
             self._timed = None
 
     def on_becoming_follower(self, topic_partition: TopicPartition) -> None:

@@ -4,7 +4,6 @@ One object is put together at a time; several may be on their way.  The caller r
 object of the slices, uploads it and announces what `announceable` returns.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,13 +15,12 @@ from broker.common.identifiers import TopicIdPartition
 from broker.records.record_batch import BATCH_HEADER_SIZE
 from broker.wal.combined_segment import TABLE_SIZE_MAX, table_row_size_max
 from broker.wal.partition_uploads import LeaderTerm, PartitionUploads, Reservation
+from broker.wal.queued_partition import QueuedPartition
 from broker.wal.wal_slice import SliceGapError, WalSlice
 
 ANNOUNCE_WITHIN_MS: Final = 5 * 60_000  # then the orphan sweep may take the object, whose minimum age is twice that
 _ROW_EPOCHS: Final = 4  # of a slice whose bytes are not read yet
 _OBJECTS_PER_UPLOAD_MAX: Final = 4  # not acknowledged, per allowed upload: a metadata topic that is down stops us
-_AGE_GRANULARITY_MS: Final = 10  # of what is known about when bytes were appended
-_AGES_MAX: Final = 256  # of a partition; what comes after them counts as old as the last of them
 
 TermOf = Callable[[TopicIdPartition], LeaderTerm | None]
 
@@ -104,46 +102,13 @@ class CombinedObject:
         return partition not in self._left_out
 
 
-class _Queued:
-    """A partition this broker leads, and what of it waits."""
-
-    __slots__ = ("ages", "first_dirty_ms", "log_end_offset", "pending_bytes", "uploads")
-
-    def __init__(self, uploads: PartitionUploads, log_end_offset: int) -> None:
-        self.uploads = uploads
-        self.log_end_offset = log_end_offset
-        self.pending_bytes = 0
-        self.first_dirty_ms = 0  # when the first of what waits was appended
-        self.ages: deque[tuple[int, int]] = deque()  # from which offset on, appended since when
-
-    @property
-    def is_dirty(self) -> bool:
-        return self.uploads.wal_reserved < self.log_end_offset
-
-    def appended(self, log_end_offset: int, now_ms: int) -> None:
-        ages = self.ages
-        if not ages or (now_ms - ages[-1][1] >= _AGE_GRANULARITY_MS and len(ages) < _AGES_MAX):
-            ages.append((self.log_end_offset, now_ms))
-        self.log_end_offset = log_end_offset
-
-    def taken(self) -> None:
-        """What is below `wal_reserved` does not wait any more."""
-        ages, offset = self.ages, self.uploads.wal_reserved
-        while len(ages) > 1 and ages[1][0] <= offset:
-            ages.popleft()
-        if ages and offset < self.log_end_offset:
-            self.first_dirty_ms = ages[0][1]
-        else:
-            ages.clear()
-
-
 class UploadQueue:
     """Times are milliseconds of the loop's clock; `term_of` asks the partition (None: this broker does not lead it)."""
 
     def __init__(self, limits: UploadLimits, term_of: TermOf) -> None:
         self.limits = limits  # replaced when the policy chooses another linger or interval
         self._term_of = term_of
-        self._partitions: dict[TopicIdPartition, _Queued] = {}
+        self._partitions: dict[TopicIdPartition, QueuedPartition] = {}
         self._dirty: dict[TopicIdPartition, None] = {}  # whose turn it is first comes first
         self._held: dict[TopicIdPartition, int] = {}  # could not be read: until when they do not count as dirty
         self._making: CombinedObject | None = None
@@ -173,7 +138,7 @@ class UploadQueue:
         if term is None:
             return
         uploads = PartitionUploads(partition, term, max(log_start_offset, high_watermark))
-        self._partitions[partition] = _Queued(uploads, uploads.wal_reserved)
+        self._partitions[partition] = QueuedPartition(uploads, uploads.wal_reserved)
         self.appended(partition, log_end_offset, pending_bytes, now_ms)
 
     def deactivate(self, partition: TopicIdPartition) -> None:
@@ -182,18 +147,26 @@ class UploadQueue:
         self._dirty.pop(partition, None)
         self._held.pop(partition, None)
         if queued is not None:
+            queued.waits = True
             queued.uploads.release_all()
 
     def appended(self, partition: TopicIdPartition, log_end_offset: int, size: int, now_ms: int) -> None:
         """`size` bytes were appended."""
         queued = self._partitions.get(partition)
-        if queued is None:
-            return
-        queued.appended(log_end_offset, now_ms)
-        queued.pending_bytes += size
-        if partition not in self._dirty and partition not in self._held and queued.is_dirty:
-            self._dirty[partition] = None
+        if queued is not None:
+            self.grown(queued, log_end_offset, size, now_ms)
+
+    def queued(self, partition: TopicIdPartition) -> QueuedPartition | None:
+        """To be given to `grown`."""
+        return self._partitions.get(partition)
+
+    def grown(self, queued: QueuedPartition, log_end_offset: int, size: int, now_ms: int) -> None:
+        """As `appended`, for the hot path, which need not look the partition up."""
+        queued.appended(log_end_offset, size, now_ms)
+        if not queued.waits and queued.is_dirty:
+            queued.waits = True
             queued.first_dirty_ms = now_ms
+            self._dirty[queued.uploads.partition] = None
 
     def log_start_moved(self, partition: TopicIdPartition, log_start_offset: int) -> None:
         """Records below are deleted."""
@@ -345,6 +318,7 @@ class UploadQueue:
             self._dirty[reservation.partition] = None  # behind all others
         else:
             queued.pending_bytes = 0
+            queued.waits = False
 
     def read_failed(
         self,
@@ -464,7 +438,7 @@ class UploadQueue:
         self._return_bytes(queued, released, now_ms)
         self._refresh(queued)
 
-    def _return_bytes(self, queued: _Queued, released: Iterable[Reservation], now_ms: int) -> None:
+    def _return_bytes(self, queued: QueuedPartition, released: Iterable[Reservation], now_ms: int) -> None:
         waiting_since = queued.first_dirty_ms if queued.uploads.partition in self._dirty else now_ms
         for each in released:
             queued.pending_bytes += each.size
@@ -472,14 +446,16 @@ class UploadQueue:
         queued.first_dirty_ms = waiting_since
         queued.ages.appendleft((queued.uploads.wal_reserved, waiting_since))
 
-    def _refresh(self, queued: _Queued) -> None:
+    def _refresh(self, queued: QueuedPartition) -> None:
         partition = queued.uploads.partition
         if queued.is_dirty:
             if partition not in self._held:
                 self._dirty.setdefault(partition, None)
+            queued.waits = True
             queued.taken()
         else:
             queued.pending_bytes = 0
+            queued.waits = False
             queued.ages.clear()
             self._dirty.pop(partition, None)
             self._held.pop(partition, None)

@@ -35,14 +35,20 @@ def test_what_is_appended_is_uploaded_and_followers_are_not_served(tmp_path: Pat
     told(tmp_path, story)
 
 
-def test_every_append_is_timed(tmp_path: Path) -> None:
+def test_one_append_is_timed_until_everybody_has_it_and_then_the_next(tmp_path: Path) -> None:
     async def story(world: UploadWorld) -> None:
         partition = world.topic()
+        appends, marks = (world.stats.hops[hop] for hop in (WalHop.LEADER_APPEND, WalHop.HIGH_WATERMARK))
         world.append(3)
+        assert appends.total == partition.append_seconds > 0
+        await asyncio.sleep(0.03)
         world.append(2)
-        appends = world.stats.hops[WalHop.LEADER_APPEND]
-        assert appends.count == 2
-        assert appends.total > partition.append_seconds > 0
+        world.fetched(2)
+        assert (appends.count, marks.count) == (1, 0)
+        world.fetched(3)
+        assert (appends.count, marks.count, round(marks.total, 6)) == (1, 1, 0.03)
+        world.append()
+        assert (appends.count, marks.count) == (2, 1)
 
     told(tmp_path, story)
 

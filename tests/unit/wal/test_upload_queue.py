@@ -4,6 +4,7 @@ import pytest
 
 from broker.common.identifiers import TopicIdPartition
 from broker.wal.partition_uploads import LeaderTerm, PartitionUploads
+from broker.wal.queued_partition import AGES_MAX
 from broker.wal.upload_queue import ANNOUNCE_WITHIN_MS, CombinedObject, ObjectState, UploadLimits, UploadQueue
 from broker.wal.wal_slice import SliceReadError, WalSlice, build_slice
 
@@ -607,7 +608,7 @@ def test_few_ages_are_kept_of_what_waits_for_long() -> None:
     for _ in range(1000):
         leader.append(size=100)
         leader.now_ms += 20
-    assert len(leader.queue._partitions[FOO].ages) == 256
+    assert len(leader.queue._partitions[FOO].ages) == AGES_MAX
 
 
 def test_a_partition_that_cannot_be_read_waits_alone() -> None:
