@@ -15,7 +15,7 @@ _BROKER_COUNT_MAX: Final = 1000  # leaders whose bytes are told apart; a cluster
 class WalHop(StrEnum):
     """One leg of the way of a record from its leader to acks=all; a label value of `broker_wal_hop_seconds`."""
 
-    LEADER_APPEND = "leader_append"  # an append to the leader's log; the next that is timed is the first after it is committed
+    LEADER_APPEND = "leader_append"  # one append to the leader's log; the next one timed is after it is committed
     COMBINE_WAIT = "combine_wait"  # from the append of a slice's first byte to the begin of its upload
     PUT = "put"  # of one object, with its retries
     PUBLISH = "publish"  # from the stored object to the acknowledgement of its metadata
