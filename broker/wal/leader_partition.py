@@ -12,7 +12,14 @@ from broker.config.config_holder import ConfigHolder
 from broker.replication.partition import Partition
 from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
-from broker.wal.fallback import HEALTHY_LAG_MS, FallbackDecision, FallbackPolicy, PartitionFallback, UploadProgress
+from broker.wal.fallback import (
+    HEALTHY_LAG_MS,
+    FallbackDecision,
+    FallbackPolicy,
+    FallbackReason,
+    PartitionFallback,
+    UploadProgress,
+)
 from broker.wal.partition_uploads import PartitionUploads
 from broker.wal.queued_partition import QueuedPartition
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
@@ -137,7 +144,8 @@ class WalLeaderPartition:
     def _tell(self, replica_id: int, fetch_offset: int, decision: FallbackDecision) -> None:
         partition = str(self.partition.topic_partition)
         if decision.began is not None:
-            log.warning(
+            say = log.info if decision.began is FallbackReason.NOT_IN_BUCKET else log.warning
+            say(
                 "wal_fallback_began",
                 partition=partition,
                 follower=replica_id,
