@@ -21,7 +21,7 @@ from tests.support.sim_buckets import STORAGE_MANAGER, SimBuckets
 from tests.support.sim_client import Violation
 from tests.support.sim_cluster import SimCluster
 from tests.support.sim_cluster_client import AnyBroker, LeaderClient
-from tests.support.sim_cluster_work import RecordDeleter
+from tests.support.sim_cluster_work import RecordDeleter, TopicSwitch
 from tests.support.sim_node import NodeLoop, simulate_nodes
 
 HEALTHY_S: Final = 12.0  # a run without faults
@@ -55,6 +55,10 @@ class WalClusterStory(ClusterStory):
             for reader in self.readers
             if reader.partition in deleting
         }
+        self.switches = [
+            TopicSwitch(AnyBroker(*self._place("switch")), TOPIC, "remote.wal.enable")
+            for _ in range(self.chance.choice((0, 0, 0, 1)))
+        ]
 
     async def tell(self) -> Outcome:
         self.buckets.install()
@@ -62,7 +66,7 @@ class WalClusterStory(ClusterStory):
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        return (*super().workers, *self.deleters.values())
+        return (*super().workers, *self.deleters.values(), *self.switches)
 
     def gone_below(self, partition: TopicPartition) -> int:
         deleter = self.deleters.get(partition)
@@ -121,7 +125,7 @@ class WalClusterStory(ClusterStory):
     # What must hold in the end
 
     def check_traffic(self) -> None:
-        if not self.is_healthy:
+        if not self.is_healthy or self.switches:
             return
         received = self.received()
         if not self.may_fall_back and received.keys() - {ReplicationPath.WAL}:
@@ -151,8 +155,8 @@ class WalClusterStory(ClusterStory):
     def outcome(self) -> Outcome:
         outcome = super().outcome()
         seen = outcome.seen
-        for deleter in self.deleters.values():
-            seen += deleter.seen
+        for each in (*self.deleters.values(), *self.switches):
+            seen += each.seen
         seen["healthy run"] += self.is_healthy
         seen["run without fallback"] += not self.may_fall_back
         seen += self.buckets.occurred

@@ -5,16 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from broker.common.errors import ErrorCode
 from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.objectstore.failing_object_store import Fault, FaultPlan, Latency
-from broker.protocol.api_keys import ApiKey
-from broker.protocol.response_schema import RequestSchema
 from tests.simulation.cluster_faults import SESSION_S, ClusterFaults
 from tests.support.sim_buckets import SimBucket, SimBuckets
-from tests.support.sim_client import Violation
 from tests.support.sim_cluster import SimCluster, host_name
 from tests.support.sim_cluster_client import AnyBroker
+from tests.support.sim_cluster_work import set_topic_config
 
 TROUBLE_S: Final = 3.0  # of a bucket
 SLOW: Final = (Latency(0.1, 0.4), Latency(0.4, 2.0))
@@ -32,8 +29,6 @@ FLAWS: Final[Sequence[dict[Fault, float]]] = (
     {Fault.RESET: 0.3, Fault.SLOW_DOWN: 0.3, Fault.LOST_REPLY: 0.2, Fault.STALE_LIST: 0.5},
 )
 OUT_OF_REACH: Final = "4"  # more replicas than there are: nothing can be announced
-RESOURCE_TOPIC: Final = 2
-SET: Final = 0
 
 
 class WalClusterFaults(ClusterFaults):
@@ -113,26 +108,7 @@ class WalClusterFaults(ClusterFaults):
             self._announcements_held -= 1
 
     async def _set_min_isr(self, value: str) -> bool:
-        """Until it is so; False when there is no such topic."""
-        schema = RequestSchema.of(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-        config = schema.AlterableConfig(name="min.insync.replicas", config_operation=SET, value=value)
-        resource = schema.AlterConfigsResource(
-            resource_type=RESOURCE_TOPIC, resource_name=REMOTE_WAL_LOG_METADATA_TOPIC, configs=(config,)
-        )
-        request = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-        while True:
-            try:
-                answer = await self._admin.ask_once(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
-            except (ConnectionError, TimeoutError):
-                self._admin.on_refused()
-                continue
-            error = ErrorCode(answer.responses[0].error_code)
-            if error in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
-                return error is ErrorCode.none
-            if error not in self._admin.retriable:
-                raise Violation(f"a change of min.insync.replicas was answered {error.name}")
-            self._admin.on_refused()
-            await self._admin.pause()
+        return await set_topic_config(self._admin, REMOTE_WAL_LOG_METADATA_TOPIC, "min.insync.replicas", value)
 
     # Leaders and zones
 

@@ -18,6 +18,9 @@ from tests.support.sim_cluster_client import NO_REPLICA, AnyBroker, LeaderClient
 NOTHING_DIVERGES: Final = -1
 REASSIGNMENTS_PER_S: Final = 0.3
 DELETIONS_PER_S: Final = 0.5
+SWITCHES_PER_S: Final = 0.4
+RESOURCE_TOPIC: Final = 2
+SET: Final = 0
 
 
 class AcksOneProducer:
@@ -91,6 +94,45 @@ class Reassigner:
             self._client.on_refused()
         elif error is not ErrorCode.none and error is not ErrorCode.invalid_replica_assignment:  # one is off
             raise Violation(f"a reassignment was answered {error.name}")
+
+
+async def set_topic_config(client: AnyBroker, topic: str, name: str, value: str) -> bool:
+    """Until it is so; False when there is no such topic."""
+    schema = RequestSchema.of(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+    config = schema.AlterableConfig(name=name, config_operation=SET, value=value)
+    resource = schema.AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic, configs=(config,))
+    request = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    while True:
+        try:
+            answer = await client.ask_once(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        except (ConnectionError, TimeoutError):
+            client.on_refused()
+            continue
+        error = ErrorCode(answer.responses[0].error_code)
+        if error in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
+            return error is ErrorCode.none
+        if error not in client.retriable:
+            raise Violation(f"{name}={value} for {topic} was answered {error.name}")
+        client.on_refused()
+        await client.pause()
+
+
+class TopicSwitch:
+    """Sets a boolean of a topic to false, to true, and so on."""
+
+    def __init__(self, client: AnyBroker, topic: str, name: str) -> None:
+        self.is_stopping = False
+        self.seen: Counter[str] = Counter()
+        self._client = client
+        self._topic = topic
+        self._name = name
+
+    async def run(self) -> None:
+        value = "false"
+        while not self.is_stopping:
+            await asyncio.sleep(self._client.chance.expovariate(SWITCHES_PER_S))
+            self.seen[f"{self._name}={value}"] += await set_topic_config(self._client, self._topic, self._name, value)
+            value = "true" if value == "false" else "false"
 
 
 class RecordDeleter:
