@@ -58,6 +58,7 @@ class BackfillPlan:
             log_start_offset=local.log_start_offset,
             highest_tiered_offset=highest_tiered_offset,
             retained_from_offset=self._retained_from(now_ms) if mode is RepublishMode.LOCAL_RETENTION else 0,
+            first_announced_offset=self.coverage.first_announced_offset,
             upload_start_offset=self._upload_start_offset,
         )
         self._ranges.clear()

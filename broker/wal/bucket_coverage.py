@@ -28,6 +28,11 @@ class BucketCoverage:
         """Those that hold something of what followers need no more, or not now."""
         return frozenset(run.bucket for run in self._known.coverage.runs)
 
+    @property
+    def first_announced_offset(self) -> int | None:
+        """The lowest offset that was ever announced, as far as it is remembered."""
+        return self._known.first_announced_offset
+
     def uncovered(self, start_offset: int, end_offset: int) -> list[OffsetRange]:
         """What of [start, end) no follower would find.  StorageFailure while the log is offline."""
         log = self._partition.log

@@ -106,6 +106,13 @@ class WalIntervalMap:
         """As last told by `log_start_moved`."""
         return self._log_start_offset
 
+    @property
+    def first_announced_offset(self) -> int | None:
+        """The lowest offset that was ever announced, by whomever, as far as it is remembered."""
+        starts = [known[0].entry.start_offset for known in (self._passed, self._ahead) if known]
+        starts += [run.start_offset for run in self.coverage.runs[:1]]
+        return min(starts, default=None)
+
     # -- what the metadata topic says -------------------------------------------------------------------------------
 
     def add(self, entry: WalEntry) -> bool:

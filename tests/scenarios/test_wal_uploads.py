@@ -19,7 +19,9 @@ from broker.records.control_record import ControlRecordType, EndTransactionMarke
 from broker.records.record_batch import batches
 from broker.wal.combined_segment import CombinedSegment
 from tests.support.builders import batch, parsed
-from tests.unit.wal.upload_world import FOLLOWER, LEADER, UploadWorld, told
+from tests.support.sim_loop import EPOCH_MS
+from tests.unit.wal.upload_world import FOLLOWER, LEADER, LOST, UploadWorld, told
+from tests.unit.wal.wal_world import entry
 
 MEBIBYTE = 1 << 20
 
@@ -312,6 +314,7 @@ def test_48_live_records_are_not_delayed_by_what_is_uploaded_again(tmp_path: Pat
             data = batch(b"v" * MEBIBYTE, base_offset=local.log_end_offset, partition_leader_epoch=0)
             local.append_as_follower(data, 0)
         local.update_high_watermark(24)
+        world.map_of().add(entry(0, 23, bucket=LOST, timestamp=EPOCH_MS))
         world.elect(LEADER, 1)
         beside = await slowest(50)
         assert not world.backfill.is_idle  # it took longer than that

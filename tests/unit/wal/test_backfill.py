@@ -14,7 +14,7 @@ from broker.wal.coverage_index import OffsetRange
 from broker.wal.wal_entry import WalEntry
 from tests.support.sim_loop import EPOCH_MS
 
-from .upload_world import FOLLOWER, LEADER, UploadWorld, told
+from .upload_world import FOLLOWER, LEADER, LOST, UploadWorld, told
 from .wal_world import entry as entry_at
 
 ELSEWHERE = "file:///zone-b"
@@ -26,10 +26,11 @@ def entry(start: int, end: int) -> WalEntry:
 
 
 def elected(world: UploadWorld, *counts: int, high_watermark: int) -> None:
-    """Broker 1 leads after broker 2, whose records it has."""
+    """Broker 1 is about to lead after broker 2, whose records it has; what that one uploaded is lost."""
     world.topic(leader=FOLLOWER)
     world.append_as_follower(*counts)
     world.partition().log.update_high_watermark(high_watermark)
+    world.map_of().add(entry_at(0, high_watermark - 1, bucket=LOST, timestamp=EPOCH_MS))
 
 
 def test_47_exactly_what_is_uncovered_goes_into_the_own_bucket(tmp_path: Path) -> None:
@@ -48,6 +49,21 @@ def test_47_exactly_what_is_uncovered_goes_into_the_own_bucket(tmp_path: Path) -
         assert world.publisher.offsets() == [(0, 9), (30, 49), (50, 59)]
         assert world.stats.of("t").republish_bytes == world.stats.of("t").copy_bytes * 3 // 4
         assert world.backfill.is_idle
+
+    told(tmp_path, story)
+
+
+def test_a_topic_that_is_switched_on_is_not_uploaded_from_its_beginning(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic(leader=FOLLOWER)
+        world.append_as_follower(10, 10)
+        world.partition().log.update_high_watermark(20)
+        world.elect(LEADER, 1)
+        world.append(2)
+        await asyncio.sleep(2)
+        assert world.publisher.offsets() == [(20, 21)]
+        wal = world.combiner.led(world.place())
+        assert wal is not None and wal.serves_records(FOLLOWER, 5) and not wal.serves_records(FOLLOWER, 20)
 
     told(tmp_path, story)
 
@@ -123,6 +139,7 @@ def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
             world.append_as_follower(*[1] * 100)
         local = world.partition().log
         local.update_high_watermark(900)
+        world.map_of().add(entry_at(0, 899, bucket=LOST, timestamp=EPOCH_MS))
         seconds = local.size_bytes / 20_000
         world.elect(LEADER, 1)
         began = world.loop.time()

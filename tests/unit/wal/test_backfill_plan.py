@@ -10,7 +10,7 @@ from broker.wal.republish_plan import RepublishMode
 from broker.wal.wal_interval_map import WalIntervalMap
 from tests.support.builders import NOW_MS, ReplicaWorld, batch
 
-from .wal_world import BUCKET, entry
+from .wal_world import BUCKET, OTHER_BUCKET, entry
 
 
 class Planned:
@@ -29,7 +29,8 @@ class Planned:
             self.partition.log.append_as_follower(data, 0)
         self.world.place(leader=1, leader_epoch=1)
         assert self.partition.log.segments.base_offsets == [0, 10, 20, 30]
-        self.known = WalIntervalMap(BUCKET, 3_600_000, lambda bucket: True)
+        self.known = WalIntervalMap(BUCKET, 3_600_000, lambda bucket: bucket == BUCKET)
+        self.known.add(entry(0, 29, bucket=OTHER_BUCKET, timestamp=NOW_MS))  # which is lost
         place = TopicIdPartition(self.partition.topic_id, *self.partition.topic_partition)
         coverage = BucketCoverage(self.partition, self.known, self.world.clock)
         self.plan = BackfillPlan(place, self.partition, coverage, 30)

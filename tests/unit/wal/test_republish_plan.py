@@ -4,12 +4,15 @@ from broker.wal.coverage_index import OffsetRange
 from broker.wal.republish_plan import RepublishMode, needed_range, next_backfill
 
 
-def needed(mode: str, *, start: int = 10, tiered: int = -1, retained: int = 0, upload: int = 100) -> tuple[int, int]:
+def needed(
+    mode: str, *, start: int = 10, tiered: int = -1, retained: int = 0, announced: int | None = 0, upload: int = 100
+) -> tuple[int, int]:
     return needed_range(
         RepublishMode(mode),
         log_start_offset=start,
         highest_tiered_offset=tiered,
         retained_from_offset=retained,
+        first_announced_offset=announced,
         upload_start_offset=upload,
     )
 
@@ -23,6 +26,15 @@ def test_never_below_the_log_start() -> None:
     assert needed("untiered") == (10, 100)
     assert needed("untiered", tiered=5) == (10, 100)
     assert needed("local-retention", retained=3) == (10, 100)
+
+
+def test_what_was_never_in_a_bucket_comes_from_the_leader_unless_it_is_to_be_tiered() -> None:
+    assert needed("untiered", announced=30) == (30, 100)
+    assert needed("untiered", announced=120) == (100, 100)
+    assert needed("untiered", announced=None) == (100, 100)  # switched on a moment ago
+    assert needed("untiered", tiered=20, announced=30) == (21, 100)
+    assert needed("untiered", tiered=20, announced=None) == (21, 100)
+    assert needed("local-retention", retained=3, announced=None) == (10, 100)
 
 
 @pytest.mark.parametrize("mode", list(RepublishMode))

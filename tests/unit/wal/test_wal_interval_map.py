@@ -481,3 +481,16 @@ def test_where_the_leaders_next_slice_begins() -> None:
     assert world.map.next_start_of(2, 10) == 30
     assert world.map.next_start_of(1, 10) == 12
     assert world.map.next_start_of(2, 30) is None
+
+
+def test_the_first_offset_that_was_ever_announced_is_remembered() -> None:
+    world = World()
+    assert world.map.first_announced_offset is None
+    world.add(entry(30, 39), entry(20, 24, bucket=OTHER_BUCKET))
+    world.closed.add(OTHER_BUCKET)
+    assert world.map.first_announced_offset == 20  # whether it can be fetched or not
+    world.map.log_moved(40, 40)
+    assert len(world.map) == 0
+    assert world.map.first_announced_offset == 20
+    world.map.log_start_moved(22)
+    assert world.map.first_announced_offset == 22

@@ -29,6 +29,7 @@ from tests.support.sim_loop import SimClock, SimLoop, simulate
 from .storage_world import OWN, Buckets, storage_manager
 
 LEADER, FOLLOWER, OTHER = 1, 2, 3
+LOST = "file:///zone-lost"  # a bucket that never answers
 SETTINGS = {
     "remote.wal.storage.system.enable": "true",
     "remote.wal.storage.manager.class.name": "LocalWalStorageManager",
@@ -164,7 +165,9 @@ class UploadWorld:
         """What this broker knows of slices of the partition."""
         place = self.place(partition, topic)
         if place not in self.known:
-            self.known[place] = WalIntervalMap(OWN, 3_600_000, self.storage.is_reachable)
+            self.known[place] = WalIntervalMap(
+                OWN, 3_600_000, lambda bucket: bucket != LOST and self.storage.is_reachable(bucket)
+            )
         return self.known[place]
 
     def _deliver(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
