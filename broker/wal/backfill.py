@@ -44,7 +44,8 @@ CATCH_UP_SECONDS: Final = 1.0  # to hear of what older leaders announced, which 
 CATCH_UP_CHECK_SECONDS: Final = 0.05
 GIVE_WAY_SECONDS: Final = 1.0  # to live records, for each object
 RETRY_SECONDS: Final = 1.0
-RECHECK_SECONDS: Final = 10.0  # whether buckets that held something still answer
+RECHECK_SECONDS: Final = 10.0  # whether buckets that held something still answer, as far as somebody has asked them
+PROBED_SECONDS: Final = 10.0  # an answer is good for all that are elected meanwhile
 INVALIDATIONS_AT_ONCE: Final = 32
 NOTHING_TIERED: Final = -1
 _BACKFILL_ID: Final = -1  # these ranges are not the upload queue's
@@ -95,6 +96,7 @@ class Backfill:
         self._plans: dict[TopicIdPartition, BackfillPlan] = {}
         self._began: dict[TopicIdPartition, float] = {}  # not looked at yet: since when
         self._unreachable: frozenset[str] = frozenset()
+        self._probed: dict[str, float] = {}  # buckets of others, and when
         self._invalidations: dict[TopicIdPartition, tuple[int, int]] = {}
         self._woken = asyncio.Event()
         self._has_invalidations = asyncio.Event()
@@ -210,6 +212,8 @@ class Backfill:
         if not self._may_upload():
             return
         mode = RepublishMode(self._config.current.remote_wal_republish_mode)
+        if mode is not RepublishMode.NONE:
+            await self._probe()
         for place, plan in list(self._plans.items()):
             if not (plan.is_due and plan.holds):
                 continue
@@ -218,6 +222,17 @@ class Backfill:
             except KafkaError as error:
                 log.warning("wal_coverage_unknown", partition=str(place.topic_partition), error=str(error))
             await self._reader.breathe()
+
+    async def _probe(self) -> None:
+        """Whether the buckets of others are there that new plans count on: they may be lost with the leaders that
+        wrote to them, and then nobody who reads would find out."""
+        now = asyncio.get_running_loop().time()
+        due = [plan for plan in self._plans.values() if plan.is_due and plan.holds]
+        buckets = frozenset().union(*(plan.coverage.buckets for plan in due)) - {self._storage.own_bucket}
+        self._probed = {bucket: at for bucket, at in self._probed.items() if at > now - PROBED_SECONDS}
+        to_ask = buckets - self._probed.keys()
+        self._probed.update(dict.fromkeys(to_ask, now))
+        await asyncio.gather(*(self._storage.probe(bucket) for bucket in to_ask))
 
     async def _read_object(self) -> list[_Read] | None:
         """The slices of the next object; None when there is nothing to do."""

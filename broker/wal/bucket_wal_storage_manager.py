@@ -1,5 +1,7 @@
 """BucketWalStorageManager: the storage manager over object stores, whatever kind they are."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import ClassVar, Final, TypeVar
@@ -11,7 +13,7 @@ from broker.config.setting import ConfigError
 from broker.objectstore.circuit_breaker import CircuitBreaker
 from broker.objectstore.deadline import DeadlineObjectStore
 from broker.objectstore.decorated import DecoratedObjectStore, Request
-from broker.objectstore.errors import BucketNotFound, PreconditionFailed, Throttled
+from broker.objectstore.errors import BucketNotFound, ObjectStoreError, PreconditionFailed, Throttled
 from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.object_store_url import dressed, parse_bucket_url
 from broker.objectstore.objects import DELETE_MANY_MAX, ObjectInfo
@@ -24,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+PROBES_MAX: Final = 5  # what opens a circuit: one failure is none
+PROBE_PAUSE_SECONDS: Final = 0.2
 BUCKETS_MAX: Final = 32  # open at once: a region has few zones, and moving to other buckets doubles them at most
 
 
@@ -121,6 +125,14 @@ class BucketWalStorageManager(RemoteWalStorageManager):
         opened = self._buckets.get(bucket)
         return opened is None or not opened.circuit.is_open
 
+    async def probe(self, bucket: str) -> None:
+        with contextlib.suppress(BucketNotFound, Throttled):  # of what cannot be opened
+            async with await self._bucket(bucket) as opened:
+                for _ in range(PROBES_MAX):
+                    if opened.circuit.is_open or await _answers(opened.store):
+                        return
+                    await asyncio.sleep(PROBE_PAUSE_SECONDS)
+
     async def _bucket(self, url: str) -> _OpenBucket:
         found = self._buckets.pop(url, None)
         if found is None:
@@ -164,3 +176,11 @@ class BucketWalStorageManager(RemoteWalStorageManager):
         unused = self._buckets.pop(newest)
         await unused.store.close()
         raise Throttled(f"{newest}: {BUCKETS_MAX} other buckets are in use")
+
+
+async def _answers(store: ObjectStore) -> bool:
+    try:
+        await store.probe()
+    except ObjectStoreError:
+        return False
+    return True

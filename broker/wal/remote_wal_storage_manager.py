@@ -51,6 +51,9 @@ class RemoteWalStorageManager(ABC):
     def is_reachable(self, bucket: str) -> bool:
         """Whether it is worth asking: False while the bucket is left alone because it failed lately."""
 
+    async def probe(self, bucket: str) -> None:
+        """Ask a bucket that nobody has asked lately, so that `is_reachable` knows.  A class of one's own need not."""
+
     @abstractmethod
     def running(self) -> AbstractAsyncContextManager[object]:
         """Opens the own bucket, without asking it anything; closes all at the end.  ConfigError."""

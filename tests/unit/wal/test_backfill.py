@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from broker.objectstore.decorated import Operation
 from broker.objectstore.errors import Unavailable
 from broker.objectstore.failing_object_store import Fault, Latency
+from broker.wal.bucket_wal_storage_manager import PROBES_MAX
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.wal_entry import WalEntry
 from tests.support.sim_loop import EPOCH_MS
@@ -241,6 +243,31 @@ def test_a_bucket_that_is_lost_is_made_up_for(tmp_path: Path) -> None:
         assert not world.storage.is_reachable(ELSEWHERE)
         await asyncio.sleep(3)
         assert world.publisher.offsets() == [(0, 9)]
+
+    told(tmp_path, story)
+
+
+def test_49_a_bucket_that_was_lost_with_its_leader_is_made_up_for(tmp_path: Path) -> None:
+    """Nobody reads from it any more, so nobody would find out: the new leader asks, once for all partitions."""
+
+    async def story(world: UploadWorld) -> None:
+        world.topic(leader=FOLLOWER, partitions=2)
+        for partition in (0, 1):
+            world.append_as_follower(10, partition=partition)
+            world.partition(partition).log.update_high_watermark(10)
+            known = world.map_of(partition)
+            known.add(dataclasses.replace(entry(0, 9), partition=world.place(partition)))
+            known.log_moved(10, 10)
+        elsewhere = world.buckets.store(ELSEWHERE)
+        elsewhere.plan.down = Fault.RESET
+        world.elect(LEADER, 1)
+        await asyncio.sleep(4)
+        assert world.publisher.offsets() == [(0, 9)]
+        assert elsewhere.occurred[Fault.RESET] == PROBES_MAX
+        world.elect(LEADER, 1, partition=1)
+        await asyncio.sleep(1)
+        assert world.publisher.offsets(1) == [(0, 9)]
+        assert elsewhere.occurred[Fault.RESET] == PROBES_MAX
 
     told(tmp_path, story)
 

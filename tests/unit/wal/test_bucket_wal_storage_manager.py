@@ -10,7 +10,7 @@ from broker.objectstore.circuit_breaker import CircuitPolicy
 from broker.objectstore.decorated import Operation
 from broker.objectstore.errors import BucketNotFound, CircuitOpen, NotFound, PreconditionFailed, Throttled, Unavailable
 from broker.objectstore.failing_object_store import Fault, Latency
-from broker.wal.bucket_wal_storage_manager import BUCKETS_MAX
+from broker.wal.bucket_wal_storage_manager import BUCKETS_MAX, PROBES_MAX
 from tests.support.sim_loop import SimLoop, simulate
 
 from .storage_world import OWN, Buckets, storage_manager
@@ -114,6 +114,27 @@ def test_a_bucket_that_does_not_answer_is_given_up_in_time_and_then_left_alone()
             await asyncio.sleep(CircuitPolicy().open_seconds + 0.1)
             await manager.copy_wal_combined_segment(combined)
             assert manager.is_reachable(OWN)
+
+    simulate(story)
+
+
+def test_who_asks_whether_a_bucket_is_there_knows_it_afterwards() -> None:
+    async def story(loop: SimLoop) -> None:
+        buckets = Buckets()
+        manager = storage_manager(buckets)
+        async with manager.running():
+            there, gone, deaf = "file:///there", "file:///gone", "file:///deaf"
+            buckets.store(there).fail_next(Operation.PROBE, *[Fault.RESET] * (PROBES_MAX - 1))  # once is not for ever
+            buckets.store(gone).plan.down = Fault.RESET
+            buckets.store(deaf).plan.latency = Latency(3600)
+            for bucket in (there, gone, deaf):
+                await manager.probe(bucket)
+            assert [manager.is_reachable(bucket) for bucket in (there, gone, deaf)] == [True, False, False]
+            assert buckets.store(gone).occurred[Fault.RESET] == PROBES_MAX
+            assert loop.time() < 10
+            await manager.probe(gone)  # it is left alone
+            assert buckets.store(gone).occurred[Fault.RESET] == PROBES_MAX
+            await manager.probe("nowhere://")
 
     simulate(story)
 
