@@ -51,11 +51,7 @@ class RemoteWalStorageManager(ABC):
     def is_reachable(self, bucket: str) -> bool:
         """Whether it is worth asking: False while the bucket is left alone because it failed lately."""
 
-<<<<<<< Updated upstream
-    async def probe(self, bucket: str) -> None:
-=======
     async def probe(self, bucket: str) -> None:  # noqa: B027 - optional
->>>>>>> Stashed changes
         """Ask a bucket that nobody has asked lately, so that `is_reachable` knows.  A class of one's own need not."""
 
     @abstractmethod
