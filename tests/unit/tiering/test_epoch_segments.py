@@ -1,0 +1,84 @@
+from uuid import UUID
+
+from broker.tiering.epoch_segments import EpochSegments
+
+A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
+
+
+def finished(*copies: tuple[int, int, UUID]) -> EpochSegments:
+    segments = EpochSegments()
+    for start_offset, end_offset, segment_id in copies:
+        segments.copy_started(segment_id)
+        segments.copy_finished(start_offset, end_offset, segment_id)
+    return segments
+
+
+def test_nothing_is_known_at_first() -> None:
+    segments = EpochSegments()
+    assert (list(segments), segments.highest_offset, segments.floor(5)) == ([], None, None)
+
+
+def test_a_copy_that_began_is_listed_and_not_found() -> None:
+    segments = EpochSegments()
+    segments.copy_started(A)
+    assert (segments.referenced, segments.unreferenced, segments.floor(5)) == ((), (A,), None)
+    assert segments.highest_offset is None
+
+
+def test_offsets_lead_to_the_segment_that_began_last() -> None:
+    segments = finished((0, 9, A), (10, 19, B))
+    assert [segments.floor(offset) for offset in (-1, 0, 9, 10, 500)] == [None, A, A, B, B]
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((A, B), (), 19)
+
+
+def test_segments_may_finish_in_any_order() -> None:
+    segments = finished((10, 19, B), (30, 39, C))
+    segments.copy_finished(0, 9, A)
+    assert segments.referenced == (A, B, C)
+    assert segments.highest_offset == 39
+
+
+def test_a_duplicate_that_reaches_as_far_or_further_replaces() -> None:
+    segments = finished((0, 100, A), (0, 200, B))
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B,), (A,), 200)
+    segments = finished((0, 100, A), (0, 100, B))
+    assert (segments.referenced, segments.unreferenced) == ((B,), (A,))
+
+
+def test_45_one_that_covers_several_replaces_them_all() -> None:
+    segments = finished((10, 50, A), (51, 90, B), (5, 100, C))
+    assert segments.referenced == (C,)
+    assert segments.unreferenced == (B, A)
+    assert segments.floor(95) == C
+
+
+def test_what_reaches_further_than_the_new_one_stays() -> None:
+    segments = finished((10, 90, A), (5, 50, B))
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B, A), (), 90)
+
+
+def test_one_at_the_same_start_replaces_and_the_old_one_is_still_listed() -> None:
+    segments = finished((0, 100, A), (0, 50, B))
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B,), (A,), 100)
+
+
+def test_a_deletion_is_listed_until_it_is_done() -> None:
+    segments = finished((0, 9, A), (10, 19, B))
+    segments.delete_started(0, A)
+    assert (segments.referenced, segments.unreferenced, segments.floor(5)) == ((B,), (A,), None)
+    segments.delete_finished(A)
+    assert (list(segments), segments.highest_offset) == ([B], 19)
+
+
+def test_the_deletion_of_a_replaced_one_leaves_the_new_one() -> None:
+    segments = finished((0, 100, A), (0, 200, B))
+    segments.delete_started(0, A)
+    assert (segments.referenced, segments.unreferenced) == ((B,), (A,))
+
+
+def test_the_highest_offset_never_falls() -> None:
+    segments = finished((0, 9, A), (10, 19, B))
+    segments.delete_started(10, B)
+    segments.delete_finished(B)
+    segments.copy_finished(10, 14, C)
+    assert (segments.referenced, segments.highest_offset) == ((A, C), 19)
