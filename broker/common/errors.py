@@ -54,6 +54,10 @@ class RequestTimedOutError(KafkaError):
     code = ErrorCode.request_timed_out
 
 
+class ReplicaNotAvailableError(KafkaError):
+    code = ErrorCode.replica_not_available
+
+
 class MessageTooLargeError(KafkaError):
     code = ErrorCode.message_too_large
 
