@@ -326,8 +326,9 @@ class RemoteWalSettings(Config):
         STRING,
         default="untiered",
         valid=one_of(*REPUBLISH_MODES),
-        doc="What a new leader uploads again when no bucket in reach has it: what tiered storage does not have "
-        "(`untiered`), all that is younger than `local.retention.ms` (`local-retention`), or nothing (`none`).",
+        doc="What a new leader uploads again when no bucket in reach has it: what tiered storage does not have, and of "
+        "a topic that is not tiered what was announced since objects are kept (`untiered`), all that is younger than "
+        "`local.retention.ms` (`local-retention`), or nothing (`none`).",
     )
     remote_wal_republish_max_bytes_per_second = Setting(
         "remote.wal.republish.max.bytes.per.second",
