@@ -158,6 +158,11 @@ async def test_followers_are_planned_some_at_a_time(tmp_path: Path, monkeypatch:
         await world.settle()
         assert [world.end(index) for index in range(5)] == [1] * 5
         assert len(world.storage.gets) == 3  # a turn of the loop each
+        entries = await world.upload((4, 1, 1), key="wal/last")
+        world.map(4).add(*entries)
+        world.fetcher.wake(world.place_of(index) for index in range(5))  # the first four want nothing
+        await world.settle()
+        assert world.end(4) == 2
 
 
 async def test_a_large_answer_is_appended_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
