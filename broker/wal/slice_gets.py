@@ -1,6 +1,7 @@
 """SliceGets: the slices that followers of this broker want, and the GETs that bring them: as few as possible."""
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from broker.common.buffers import Buffer
@@ -63,18 +64,49 @@ class SliceGet:
 ObjectName = tuple[str, str]  # bucket, key
 
 
-class SliceGets:
-    """Wishes wait by object, and an object's turn comes when its first slice was wanted: nobody is passed over.
+class _Queue:
+    """Objects of one bucket of which slices are wanted; the oldest comes first."""
 
-    A follower has a few wishes at most, so what waits is bounded by the partitions followed.
+    __slots__ = ("_ages", "_wanted")
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, list[WantedSlice]] = {}
+        self._ages: list[tuple[int, str]] = []  # a heap: event timestamp and key
+
+    def __bool__(self) -> bool:
+        return bool(self._ages)
+
+    def add(self, wanted: WantedSlice) -> None:
+        key = wanted.entry.object_key
+        if key not in self._wanted:
+            self._wanted[key] = []
+            heappush(self._ages, (wanted.entry.event_timestamp_ms, key))
+        self._wanted[key].append(wanted)
+
+    def pop(self) -> list[WantedSlice]:
+        return self._wanted.pop(heappop(self._ages)[1])
+
+    def clear(self) -> list[WantedSlice]:
+        found = [wanted for each in self._wanted.values() for wanted in each]
+        self._wanted.clear()
+        self._ages.clear()
+        return found
+
+
+class SliceGets:
+    """Wishes wait by object.  Buckets take turns, and of one bucket the oldest object comes first: a partition that
+    has no slice in the older ones must not have a younger one got for itself alone, when the others are about to want
+    theirs of it.
+
+    Followers have a bounded number of wishes each, so what waits is bounded by the partitions followed.
     """
 
     def __init__(self, gets_max: int) -> None:
         self.gets_max = gets_max
-        self._waiting: dict[ObjectName, list[WantedSlice]] = {}
+        self.under_way_count = 0
+        self._waiting: dict[str, _Queue] = {}  # by bucket, the one whose turn it is first
         self._under_way: dict[ObjectName, list[SliceGet]] = {}
         self._gets_of: dict[str, int] = {}  # under way, by bucket
-        self.under_way_count = 0
         self._failures: dict[str, int] = {}  # in a row, by bucket
 
     @property
@@ -86,25 +118,35 @@ class SliceGets:
 
     def add(self, wanted: WantedSlice) -> None:
         """A GET under way that covers the slice brings it, else one that is yet to be made."""
-        name = wanted.entry.bucket, wanted.entry.object_key
+        bucket = wanted.entry.bucket
         if not wanted.is_alone:
-            for each in self._under_way.get(name, ()):
+            for each in self._under_way.get((bucket, wanted.entry.object_key), ()):
                 if each.covers(wanted.entry):
                     each.wanted.append(wanted)
                     return
-        self._waiting.setdefault(name, []).append(wanted)
+        queue = self._waiting.get(bucket)
+        if queue is None:
+            queue = self._waiting[bucket] = _Queue()
+        queue.add(wanted)
 
     def next(self) -> SliceGet | None:
         """The next one to make, which is under way from now on; None when nothing is to be made now."""
         if self.under_way_count >= self.gets_max:
             return None
-        for name in list(self._waiting):
-            bucket = name[0]
+        for bucket in list(self._waiting):
             if self.is_failing(bucket) and self._gets_of.get(bucket, 0) >= FAILING_BUCKET_GETS:
                 continue
-            alive = [wanted for wanted in self._waiting.pop(name) if wanted.receiver.wants(wanted)]
-            if alive:
-                return self._begin(name, alive)
+            queue = self._waiting.pop(bucket)
+            while queue:
+                alive = [wanted for wanted in queue.pop() if wanted.receiver.wants(wanted)]
+                if not alive:
+                    continue
+                get, rest = self._begin(alive)
+                for wanted in rest:
+                    queue.add(wanted)
+                if queue:
+                    self._waiting[bucket] = queue
+                return get
         return None
 
     def answered(self, get: SliceGet) -> None:
@@ -121,10 +163,11 @@ class SliceGets:
 
     def take_back(self, bucket: str) -> list[WantedSlice]:
         """All that waits for that bucket: it waits no longer."""
-        names = [name for name in self._waiting if name[0] == bucket]
-        return [wanted for name in names for wanted in self._waiting.pop(name)]
+        queue = self._waiting.pop(bucket, None)
+        return [] if queue is None else queue.clear()
 
-    def _begin(self, name: ObjectName, alive: list[WantedSlice]) -> SliceGet:
+    def _begin(self, alive: list[WantedSlice]) -> tuple[SliceGet, list[WantedSlice]]:
+        """A GET of what one object has for these, and whom it brings nothing."""
         first = alive[0]
         if first.is_alone:
             (object_range,) = plan_ranges([first.entry])
@@ -134,14 +177,16 @@ class SliceGets:
             ranges = plan_ranges(entries.values())
             object_range = next(each for each in ranges if each.start <= first.entry.position < each.end)
             members = [wanted for wanted in alive if not wanted.is_alone and _covers(object_range, wanted.entry)]
+        rest: list[WantedSlice] = []
         if len(members) < len(alive):
             chosen = set(members)
-            self._waiting = {name: [wanted for wanted in alive if wanted not in chosen], **self._waiting}
+            rest = [wanted for wanted in alive if wanted not in chosen]
         get = SliceGet(object_range, members)
-        self._under_way.setdefault(name, []).append(get)
-        self._gets_of[name[0]] = self._gets_of.get(name[0], 0) + 1
+        bucket = object_range.bucket
+        self._under_way.setdefault((bucket, object_range.object_key), []).append(get)
+        self._gets_of[bucket] = self._gets_of.get(bucket, 0) + 1
         self.under_way_count += 1
-        return get
+        return get, rest
 
     def _end(self, get: SliceGet) -> None:
         bucket, object_key = get.object_range.bucket, get.object_range.object_key

@@ -159,9 +159,10 @@ class WalFetcher:
                 follower.asking = follower.ticket
                 name = f"epochs:{follower.partition.topic_partition}"
                 self._tasks.start(name, self._ask_leader(follower, follower.ticket, wishes.epochs))
-        self._start_gets()
-        if self._to_plan:
+        if self._to_plan:  # they may want what is in the same objects
             self._plan_in_this_turn()
+        else:
+            self._start_gets()
 
     def _start_gets(self) -> None:
         """As many as may be.  One is always: what came early waits for slices that are yet to be got."""

@@ -28,12 +28,12 @@ from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 from broker.wal.slice_gets import WantedSlice
 from broker.wal.slice_verifier import CorruptSliceError, verify_slice
 from broker.wal.wal_entry import WalEntry
-from broker.wal.wal_interval_map import PREFETCH_MAX, WalFetchPlan, WalIntervalMap
+from broker.wal.wal_interval_map import SLICES_AHEAD_MAX, WalFetchPlan, WalIntervalMap
 
 log = structlog.get_logger(__name__)
 
 # Of which some are not in the plan any more: better candidates came while their GETs were under way.
-UNDER_WAY_MAX: Final = 2 * PREFETCH_MAX
+UNDER_WAY_MAX: Final = 2 * SLICES_AHEAD_MAX
 
 PAUSE_SECONDS: Final = 0.9  # after an append that the log refused; a little less than until it is planned again
 GAP_SECONDS: Final = 1.0  # that a slice may be later than its successor before it counts as missing
@@ -216,7 +216,7 @@ class WalFollower:
             for key in [key for key in self._early if key not in planned]:
                 self._let_go(key)
         here = planned & (self._under_way.keys() | self._early.keys())
-        room = min(PREFETCH_MAX - len(here), UNDER_WAY_MAX - len(self._under_way) - len(self._early))
+        room = UNDER_WAY_MAX - len(self._under_way) - len(self._early)
         chosen = [each.entry for each in plan.slices if each.entry.key not in here][: max(0, room)]
         wanted = tuple(
             WantedSlice(entry, self, self._term.ticket, is_alone=entry.key in self._suspects) for entry in chosen

@@ -21,7 +21,10 @@ from broker.wal.lineage import Lineage
 from broker.wal.wal_entry import WalEntry
 
 ENTRIES_MAX: Final = 20_000  # minutes of slices; whoever is that far behind reads the metadata again when it gets there
-PREFETCH_MAX: Final = 4  # slices of a partition on their way at once
+# Objects whose slices of a partition are fetched ahead of its log.  More than there are GETs at once: partitions that
+# lag then want the same objects, although not each has a slice in each, and an object is got once for all.
+OBJECTS_AHEAD_MAX: Final = 32
+SLICES_AHEAD_MAX: Final = 256
 _DELETED_MAX: Final = 10_000  # states told before their slices; they never arrive for slices that are gone
 
 _VOID_STATES: Final = frozenset(
@@ -184,15 +187,21 @@ class WalIntervalMap:
 
     # -- what to fetch ----------------------------------------------------------------------------------------------
 
-    def plan(self, lineage: Lineage, now_ms: int, limit: int = PREFETCH_MAX) -> WalFetchPlan:
-        """Slices that continue the log from its end on, without a gap."""
+    def plan(self, lineage: Lineage, now_ms: int, objects_max: int = OBJECTS_AHEAD_MAX) -> WalFetchPlan:
+        """Slices that continue the log from its end on, without a gap: all that are in so many objects."""
         planned: list[PlannedSlice] = []
+        objects: set[tuple[str, str]] = set()
         offset = self._log_end_offset
-        while len(planned) < limit:
+        while len(planned) < SLICES_AHEAD_MAX:
             best = self._best(lineage, offset, now_ms)
             if best is None:
                 to_ask = self._to_ask(lineage, offset, now_ms)
                 return WalFetchPlan(tuple(planned), to_ask, self._is_held_back(lineage, offset, now_ms))
+            name = best.entry.bucket, best.entry.object_key
+            if name not in objects:
+                if len(objects) == objects_max:
+                    break
+                objects.add(name)
             planned.append(best)
             offset = best.valid_until
         return WalFetchPlan(tuple(planned), frozenset())

@@ -34,8 +34,9 @@ def wish(
     bucket: str = BUCKET,
     receiver: Receiver = RECEIVER,
     is_alone: bool = False,
+    age: int = 0,
 ) -> WantedSlice:
-    wanted = entry(position, position, key=key, bucket=bucket, position=position, size=size)
+    wanted = entry(position, position, key=key, bucket=bucket, position=position, size=size, timestamp=1000 - age)
     return WantedSlice(wanted, receiver, FollowerTicket(1, 1), is_alone)
 
 
@@ -60,15 +61,23 @@ def test_56_slices_of_one_object_are_one_get_whoever_wants_them() -> None:
 
 
 def test_slices_far_apart_are_two_gets() -> None:
-    gets = gets_of(wish(0), wish(100 + 64 * 1024), wish(201 + 128 * 1024), wish(key="other"))
+    gets = gets_of(wish(0), wish(100 + 64 * 1024), wish(201 + 128 * 1024), wish(key="other", age=-1))
     assert shape(gets.next()) == ("k", 0, 200 + 64 * 1024, 2)
-    assert shape(gets.next()) == ("k", 201 + 128 * 1024, 301 + 128 * 1024, 1)  # wanted before the other
+    assert shape(gets.next()) == ("k", 201 + 128 * 1024, 301 + 128 * 1024, 1)  # it is the older object
     assert shape(gets.next()) == ("other", 0, 100, 1)
 
 
-def test_objects_come_in_the_order_in_which_they_were_wanted() -> None:
-    gets = gets_of(wish(key="a"), wish(key="b"), wish(100, key="a"), wish(key="c"))
-    assert [shape(gets.next()) for _ in range(4)] == [("a", 0, 200, 2), ("b", 0, 100, 1), ("c", 0, 100, 1), None]
+def test_of_one_bucket_the_oldest_object_comes_first() -> None:
+    """A partition that is in few objects wants one far ahead; the others are about to want theirs of it."""
+    gets = gets_of(wish(key="far"), wish(key="b", age=1), wish(key="a", age=2), wish(100, key="b", age=1))
+    assert [shape(gets.next()) for _ in range(2)] == [("a", 0, 100, 1), ("b", 0, 200, 2)]
+    gets.add(wish(200, key="far"))
+    assert [shape(gets.next()) for _ in range(2)] == [("far", 0, 300, 2), None]
+
+
+def test_buckets_take_turns() -> None:
+    gets = gets_of(*(wish(key=f"a{number}", age=9) for number in range(3)), wish(key="b", bucket=OTHER_BUCKET))
+    assert [get.object_range.object_key for get in iter(gets.next, None) if get] == ["a0", "b", "a1", "a2"]
 
 
 def test_no_more_gets_than_may_be() -> None:
@@ -122,17 +131,15 @@ def test_a_bucket_that_does_not_answer_leaves_gets_to_the_others() -> None:
         gets.add(wish(key=f"dead{number}"))
     for number in range(6):
         gets.add(wish(key=f"alive{number}", bucket=OTHER_BUCKET))
-    begun = [gets.next() for _ in range(8)]
-    keys = [get.object_range.object_key for get in begun if get is not None]
-    assert keys[:FAILING_BUCKET_GETS] == [f"dead{number}" for number in range(4)]
-    assert keys[FAILING_BUCKET_GETS:] == [f"alive{number}" for number in range(4)]
-    again = begun[0]
-    assert again is not None and gets.unanswered(again) == 2
-    answering = begun[1]
-    assert answering is not None
-    gets.answered(answering)
+    begun = [get for _ in range(8) if (get := gets.next()) is not None]
+    keys = [get.object_range.object_key for get in begun]
+    assert [key for key in keys if "dead" in key] == [f"dead{number}" for number in range(FAILING_BUCKET_GETS)]
+    assert [key for key in keys if "alive" in key] == [f"alive{number}" for number in range(4)]
+    assert gets.unanswered(begun[0]) == 2
+    gets.answered(begun[2])  # of the same bucket
     assert not gets.is_failing(BUCKET)
-    assert shape(gets.next()) == ("dead4", 0, 100, 1)
+    assert shape(gets.next()) in (("dead4", 0, 100, 1), ("alive4", 0, 100, 1))
+    assert gets.under_way_count == 7
 
 
 def test_what_waits_for_a_bucket_can_be_taken_back() -> None:

@@ -14,11 +14,12 @@ from broker.records.record_batch import RecordBatch, batches
 from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.topic_stats import ReplicationPath
 from broker.schemas.remote_wal_metadata import RemoteWalPartitionInvalidateRecord, TopicIdPartitionEntry
+from broker.wal import wal_follower
 from broker.wal.slice_gets import WantedSlice
 from broker.wal.wal_entry import WalEntry, entries_of
 from broker.wal.wal_fetcher import WalFetcher
 from broker.wal.wal_follower import WalFollower, Wishes
-from broker.wal.wal_interval_map import PREFETCH_MAX
+from broker.wal.wal_interval_map import OBJECTS_AHEAD_MAX
 from tests.support.sim_loop import SimLoop, simulate
 
 from .fetcher_world import WalFetcherWorld, records
@@ -85,16 +86,16 @@ async def test_an_answer_for_another_offset_is_no_handshake(make: Make) -> None:
     assert follower.it.may_append
 
 
-async def test_at_most_four_are_wanted_at_once_and_none_twice(make: Make) -> None:
+async def test_some_objects_ahead_are_wanted_and_none_twice(make: Make) -> None:
     follower = make()
-    for start in range(6):
+    for start in range(OBJECTS_AHEAD_MAX + 2):
         await follower.announce(start, 1)
     follower.world.answer()
     wanted = follower.plan()
-    assert [each.entry.start_offset for each in wanted] == [0, 1, 2, 3]
+    assert [each.entry.start_offset for each in wanted] == list(range(OBJECTS_AHEAD_MAX))
     assert follower.plan() == ()
     follower.bring(wanted[0])
-    assert [each.entry.start_offset for each in follower.plan()] == [4]
+    assert [each.entry.start_offset for each in follower.plan()] == [OBJECTS_AHEAD_MAX]
 
 
 async def test_what_comes_early_waits_and_is_counted(make: Make) -> None:
@@ -299,13 +300,16 @@ async def test_void_after_the_get_began_is_not_appended(make: Make) -> None:
     assert follower.end == 0
 
 
-async def test_a_better_candidate_is_fetched_although_four_are_under_way(make: Make) -> None:
+async def test_better_candidates_are_fetched_although_others_are_under_way(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_follower, "UNDER_WAY_MAX", 8)
     follower = make()
     for start in range(0, 8, 2):
         await follower.announce(start, 2, bucket=OTHER_BUCKET)
     follower.world.answer()
     stuck = follower.plan()
-    assert len(stuck) == PREFETCH_MAX
+    assert len(stuck) == 4
     for start in range(0, 8, 2):
         await follower.announce(start, 2)  # in the bucket of our own zone
     better = follower.plan()
@@ -362,7 +366,7 @@ def test_a_log_that_refuses_fails_no_slice_and_is_tried_about_once_a_second(
                     follower.world.tell(await follower.announce(start, 2))
                     await asyncio.sleep(0.1)
                 gets = [key for key, _, _ in follower.world.storage.gets]
-                assert gets.count("wal/1") == 4 and len(set(gets)) == PREFETCH_MAX
+                assert [gets.count(f"wal/{number}") for number in (1, 2, 20)] == [4, 1, 1]
             await asyncio.sleep(1.1)
             assert follower.end == 60
             assert follower.world.stats.of("t").corrupt == 0

@@ -13,7 +13,7 @@ from broker.schemas.remote_wal_metadata import (
 from broker.wal import wal_interval_map
 from broker.wal.lineage import Lineage
 from broker.wal.wal_entry import WalEntry
-from broker.wal.wal_interval_map import WalFetchPlan, WalIntervalMap
+from broker.wal.wal_interval_map import OBJECTS_AHEAD_MAX, WalFetchPlan, WalIntervalMap
 
 from .wal_world import BUCKET, FOO, OTHER_BUCKET, entry
 
@@ -80,10 +80,21 @@ def test_23_slices_in_any_order_are_planned_in_order() -> None:
     assert world.plan() == [(first, 10), (second, 20), (third, 30)]
 
 
-def test_at_most_four_are_on_their_way() -> None:
+def test_56_slices_are_planned_ahead_by_objects() -> None:
+    """What is in an object that is got anyway is taken from it at once."""
     world = World()
-    world.add(*(entry(start, start, leader_epoch=1) for start in range(6)))
-    assert [each.start_offset for each, _ in world.plan()] == [0, 1, 2, 3]
+    world.add(*(entry(start, start, leader_epoch=1, key=f"wal/{start // 3}") for start in range(12)))
+    plan = world.map.plan(world.lineage, 0, objects_max=2)
+    assert [each.entry.start_offset for each in plan.slices] == list(range(6))
+    assert plan.epochs_to_ask == frozenset() and not plan.is_held_back
+
+
+def test_slices_planned_ahead_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.add(*(entry(start, start, leader_epoch=1, key=f"wal/{start}") for start in range(40)))
+    assert len(world.plan()) == OBJECTS_AHEAD_MAX
+    monkeypatch.setattr(wal_interval_map, "SLICES_AHEAD_MAX", 5)
+    assert len(world.plan()) == 5
 
 
 def test_24_a_missing_slice_is_waited_for() -> None:
