@@ -526,6 +526,35 @@ def test_56_an_object_of_twenty_partitions_is_one_get(tmp_path: Path) -> None:
     tell(tmp_path, story, uploads_itself=False)
 
 
+def test_56_partitions_that_lag_take_each_object_once(tmp_path: Path) -> None:
+    """Two hundred objects behind: each with some slices of a partition, and not of every one."""
+
+    async def story(cluster: WalReplicaCluster) -> None:
+        rng = random.Random(1)
+        cluster.get_latency = lambda: rng.choice((0.003, 0.005, 0.02))
+        cluster.create_wal_topic(partitions=4)
+        await cluster.until(lambda: all(cluster.is_agreed(2, index) for index in range(4)))
+        cluster.deaf.add(2)
+        made = []
+        for number in range(200):
+            cluster.uploaded_at_ms = number * 10
+            slices = []
+            for partition in range(4):
+                for _ in range(rng.choice((1, 3)) if number % (partition + 1) == 0 else 0):
+                    start = end(cluster, 1, partition)
+                    cluster.append(1, "a", partition=partition)
+                    slices.append(cluster.slice_of(1, partition, start))
+            made.append(cluster.upload(1, *slices))
+        for entries in made:
+            cluster.wal_broker(2).hear(entries)
+            await asyncio.sleep(0.001)
+        for partition in range(4):
+            await cluster.until(cluster.reaches(2, end(cluster, 1, partition), partition))
+        assert len(cluster.gets(2)) == 200
+
+    tell(tmp_path, story, uploads_itself=False)
+
+
 # Anything may happen
 
 

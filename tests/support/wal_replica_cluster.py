@@ -213,6 +213,7 @@ class WalReplicaCluster(ReplicaCluster):
         self.falls_back: set[int] = set()
         self.deaf: set[int] = set()
         self.objects_made = 0
+        self.uploaded_at_ms = 1000  # what objects say of themselves
         super().__init__(directory, broker_ids=broker_ids, properties={**_PROPERTIES, **(properties or {})})
 
     def make_broker(self, broker_id: int) -> ClusterBroker:
@@ -287,7 +288,9 @@ class WalReplicaCluster(ReplicaCluster):
         slices = [each if isinstance(each, WalSlice) else self.slice_of(broker_id, *each) for each in ranges]
         where = bucket or bucket_of(broker_id)
         number = self._next_id()
-        identity = ObjectIdentity(UUID(int=number), broker_id, 1, 1000, where, f"wal/{broker_id}/{number}")
+        identity = ObjectIdentity(
+            UUID(int=number), broker_id, 1, self.uploaded_at_ms, where, f"wal/{broker_id}/{number}"
+        )
         combined = build_combined_segment(identity, slices, lambda partition: ())
         store = self.buckets[where]
         store.objects[identity.object_key] = b"".join(bytes(each) for each in combined.buffers)
