@@ -80,6 +80,8 @@ def spare_the_collector() -> None:
 class ClusterStory:
     """`tell` it once.  Other stories of clusters differ in what they override."""
 
+    pauses_per_s = 3.0  # of producers, if they did nothing else: the higher, the more records
+
     def __init__(self, loop: NodeLoop) -> None:
         self.loop = loop
         self.chance = loop.random
@@ -157,7 +159,12 @@ class ClusterStory:
         partition = self.partitions[number % PARTITIONS]
         client = LeaderClient(*self._place("producer"), partition)
         return IdempotentProducer(
-            client, f"p{number}", partition, acks=-1, end_offset=self.cluster.end_offset, pauses_per_second=3.0
+            client,
+            f"p{number}",
+            partition,
+            acks=-1,
+            end_offset=self.cluster.end_offset,
+            pauses_per_second=self.pauses_per_s,
         )
 
     # The story

@@ -45,6 +45,8 @@ def wal_stats_of(broker: BrokerServer) -> RemoteWalStats:
 class WalClusterStory(ClusterStory):
     """`is_healthy`: nothing fails."""
 
+    pauses_per_s = 10.0  # several objects are on their way at a time
+
     def __init__(self, loop: NodeLoop) -> None:
         super().__init__(loop)
         deleting = self.partitions if self.chance.random() < 0.3 else []

@@ -23,7 +23,7 @@ from tests.support.sim_loop import EPOCH_MS, SimLoop
 
 T = TypeVar("T")
 
-LATENCY: Final = Latency(median=0.004, p99=0.02)  # about those of S3 Express
+LATENCY: Final = Latency(median=0.005, p99=0.06)  # of S3 Express, with a tail in which objects overtake each other
 
 
 @dataclass(frozen=True, slots=True)
