@@ -66,6 +66,7 @@ class CircuitBreaker(DecoratedObjectStore):
         self._failures = 0
         self._failing_since = 0.0
         self._changed_at = float("-inf")
+        self._is_told = False
 
     @property
     def is_open(self) -> bool:
@@ -110,7 +111,9 @@ class CircuitBreaker(DecoratedObjectStore):
             or self._failures >= self._policy.failures_max
             or now - self._failing_since >= self._policy.failing_seconds_max
         ):
-            log.warning("bucket_unavailable", bucket=self.name, failures=self._failures, error=str(error))
+            say = log.debug if self._is_told else log.warning  # once until it is closed again
+            say("bucket_unavailable", bucket=self.name, failures=self._failures, error=str(error))
+            self._is_told = True
             self._change(CircuitState.OPEN)
             self._tasks.start(f"probe:{self.name}", self._probe_until_alive())
 
@@ -129,6 +132,7 @@ class CircuitBreaker(DecoratedObjectStore):
         self.state = state
         self._changed_at = asyncio.get_running_loop().time()
         if state is CircuitState.CLOSED:
+            self._is_told = False
             log.info("bucket_available", bucket=self.name)
         self._on_change(state)
 

@@ -74,6 +74,7 @@ class WalMetadataProducer:
         self._acks = acks
         self._clock = clock
         self._queues: dict[int, WalMetadataQueue] = {}
+        self._refused: set[int] = set()  # partitions of which the last append was refused
         self._senders: dict[LeaderAddress, _LeaderSender] = {}
         self._tasks = BackgroundTasks("wal-metadata-producer")
         self._is_running = False
@@ -205,10 +206,13 @@ class WalMetadataProducer:
             code = int(ErrorCode.unknown_server_error) if answer is None else answer.error_code
             if code == ErrorCode.none:
                 queue.succeeded()
+                self._refused.discard(queue.partition)
                 continue
             self.error_count += 1
             if code in _FINAL_ERRORS:
-                log.error("wal_metadata_refused", partition=queue.partition, error=_name(code))
+                say = log.debug if queue.partition in self._refused else log.error  # once until one is appended
+                say("wal_metadata_refused", partition=queue.partition, error=_name(code))
+                self._refused.add(queue.partition)
                 queue.refused(MetadataTopicError(f"partition {queue.partition}: {_name(code)}"))
             else:
                 log.debug("wal_metadata_not_appended", partition=queue.partition, error=_name(code))

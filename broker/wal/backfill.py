@@ -97,6 +97,7 @@ class Backfill:
         self._began: dict[TopicIdPartition, float] = {}  # not looked at yet: since when
         self._unreachable: frozenset[str] = frozenset()
         self._probed: dict[str, float] = {}  # buckets of others, and when
+        self._is_failing = False  # uploads, since the last that was stored
         self._invalidations: dict[TopicIdPartition, tuple[int, int]] = {}
         self._woken = asyncio.Event()
         self._has_invalidations = asyncio.Event()
@@ -289,11 +290,14 @@ class Backfill:
         try:
             await self._storage.copy_wal_combined_segment(combined)
         except ObjectStoreError as error:
-            log.warning("wal_backfill_failed", object=combined.metadata.object_key, error=str(error))
+            say = log.debug if self._is_failing else log.warning  # once until one is stored
+            say("wal_backfill_failed", object=combined.metadata.object_key, error=str(error))
+            self._is_failing = True
             for each in reversed(reads):
                 each.plan.put_back(each.range)
             await asyncio.sleep(RETRY_SECONDS)
             return 0
+        self._is_failing = False
         count_stored(self._stats, combined)
         for each in reads:
             self._stats.of(each.plan.place.topic).republish_bytes += each.slice.size

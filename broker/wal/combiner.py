@@ -78,6 +78,7 @@ class Combiner:
         )
         self._queue = UploadQueue(limits, self._term_of)
         self._led: dict[TopicIdPartition, WalLeaderPartition] = {}
+        self._unread: set[TopicIdPartition] = set()  # when last read
         self._tasks = BackgroundTasks("wal-combiner")
         self._stored: dict[CombinedObject, CombinedSegment] = {}  # without their bytes: to be announced
         self._publishing: dict[CombinedObject, asyncio.Task[None]] = {}
@@ -126,6 +127,7 @@ class Combiner:
         if (led := self._led.pop(partition, None)) is not None:
             led.retire()
         self._queue.deactivate(partition)
+        self._unread.discard(partition)
         for announced in [each for each in self._publishing if not each.current_slice_ids]:
             self._give_up(announced)
 
@@ -291,6 +293,7 @@ class Combiner:
         except SliceReadError as error:
             self._unreadable(making, wanted, local, error)
         else:
+            self._unread.discard(wanted.partition)
             self._queue.filled(making, wanted, built)
 
     def _unreadable(self, making: CombinedObject, wanted: SliceRead, local: UnifiedLog, error: SliceReadError) -> None:
@@ -301,7 +304,9 @@ class Combiner:
             self._queue.read_failed(making, wanted, error)
         else:
             if wanted.reservation.is_current:
-                log.warning("wal_slice_unreadable", partition=str(wanted.partition.topic_partition), error=str(error))
+                say = log.debug if wanted.partition in self._unread else log.warning  # once until it can be read
+                say("wal_slice_unreadable", partition=str(wanted.partition.topic_partition), error=str(error))
+                self._unread.add(wanted.partition)
                 self._stats.of(wanted.partition.topic).copy_errors += 1
             self._queue.read_failed(making, wanted, error, hold_until_ms=_now_ms() + UNREADABLE_HOLD_MS)
 
@@ -342,7 +347,8 @@ class Combiner:
         self._wake()
 
     def _failed(self, sealed: CombinedObject, combined: CombinedSegment, error: ObjectStoreError) -> None:
-        log.warning("wal_upload_failed", object=combined.metadata.object_key, error=str(error))
+        say = log.debug if self._backoff_ms else log.warning  # once until one is stored
+        say("wal_upload_failed", object=combined.metadata.object_key, error=str(error))
         for topic in {each.partition.topic for each in sealed.reservations.values()}:
             self._stats.of(topic).copy_errors += 1
         settings, now_ms = self._config.current, _now_ms()

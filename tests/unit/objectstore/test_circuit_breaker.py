@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.common.chance import Chance
 from broker.objectstore.circuit_breaker import CircuitBreaker, CircuitPolicy, CircuitState
@@ -94,6 +95,26 @@ def test_a_probe_every_five_seconds_and_then_one_request_decides() -> None:
         assert changes == [opened, half, opened, half, closed]
         await asyncio.sleep(60)
         assert failing.occurred.total() == 8
+
+    simulate(story)
+
+
+def test_it_is_told_once_however_many_probes_are_answered_and_requests_then_fail() -> None:
+    async def story(loop: SimLoop) -> None:
+        failing, store, changes = make()
+        with capture_logs() as lines:
+            for _ in range(2):
+                failing.fail_next(Operation.PUT, *[Fault.RESET] * 8)
+                await fail(store, 5)
+                for _ in range(3):  # it can be read, and not written to
+                    await asyncio.sleep(5.1)
+                    await fail(store, 1)
+                await asyncio.sleep(5.1)
+                await store.put("a", b"")
+        assert changes.count(CircuitState.OPEN) == 8
+        told = [line["event"] for line in lines if line["log_level"] != "debug"]
+        assert told == ["bucket_unavailable", "bucket_available"] * 2
+        assert [line["log_level"] for line in lines[:5]] == ["warning", "debug", "debug", "debug", "info"]
 
     simulate(story)
 

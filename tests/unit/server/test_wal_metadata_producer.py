@@ -3,6 +3,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.common.errors import ErrorCode
 from broker.protocol import produce_codec
@@ -227,6 +228,21 @@ def test_what_can_never_be_appended_is_told_at_once_and_what_follows_goes_on() -
             await one
         await other
         assert setup.sent == [(1, {0: ["a"]}), (1, {0: ["b"]})]
+
+    run(setup, play)
+
+
+def test_refusals_are_told_of_once_until_something_is_appended() -> None:
+    setup = Setup(1)
+    answers = [ErrorCode.none, *[ErrorCode.topic_authorization_failed] * 3] * 2
+    setup.leaders.say = lambda leader, partition: answers.pop()
+
+    async def play(loop: SimLoop) -> None:
+        with capture_logs() as lines:
+            while answers:
+                await asyncio.gather(setup.append(0, "a"), return_exceptions=True)
+        refusals = [line["log_level"] for line in lines if line["event"] == "wal_metadata_refused"]
+        assert refusals == ["error", "debug", "debug"] * 2
 
     run(setup, play)
 

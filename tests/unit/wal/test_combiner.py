@@ -144,6 +144,23 @@ def test_20_a_put_that_fails_for_good_is_read_again_and_later_ones_are_not_annou
     told(tmp_path, story)
 
 
+def test_uploads_that_fail_on_and_on_are_told_of_once_until_one_succeeds(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        with capture_logs() as lines:
+            for _ in range(2):
+                world.store.fail_next(Operation.PUT_IF_ABSENT, *[Fault.RESET] * 9)  # probes are answered
+                world.append(3)
+                await asyncio.sleep(60)
+        assert world.stats.of("t").copy_errors > 6
+        told_of = [line["event"] for line in lines if line["log_level"] == "warning"]
+        assert told_of == ["bucket_unavailable", "wal_upload_failed"] * 2
+        assert [line["event"] for line in lines if line["log_level"] == "info"] == ["bucket_available"] * 2
+        assert world.publisher.offsets() == [(0, 2), (3, 5)]
+
+    told(tmp_path, story)
+
+
 def test_a_bucket_that_asks_for_fewer_requests_gets_fewer(tmp_path: Path) -> None:
     async def story(world: UploadWorld) -> None:
         world.topic()
@@ -291,8 +308,11 @@ def test_a_log_that_cannot_be_read_is_left_alone_for_a_while(tmp_path: Path) -> 
         world.append(partition=1)
         await asyncio.sleep(0.05)
         assert world.publisher.offsets(1) == [(0, 0), (1, 1)]  # others wait no longer than ever
+        with capture_logs() as lines:
+            await asyncio.sleep(2)
+        assert [line["log_level"] for line in lines] == ["debug"] * 2  # told of once
         path.write_bytes(whole)
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.1)
         assert world.publisher.offsets(0) == [(0, 0)]
 
     told(tmp_path, story)
