@@ -173,7 +173,7 @@ class WalFollower:
         self._stats.fenced_metadata += known.fenced_count - fenced
         if plan.is_held_back:
             self._host.plan_later(self)
-        if not (plan.slices or plan.epochs_to_ask or self._under_way):
+        if not (plan.slices or plan.epochs_to_ask or plan.is_held_back or self._under_way):
             self._note_gap(known, local.log_end_offset)
         epochs = plan.epochs_to_ask if self.asking != self._term.ticket else frozenset()
         return Wishes(self._want(plan), epochs)

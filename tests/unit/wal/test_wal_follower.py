@@ -501,6 +501,20 @@ def test_24_a_missing_slice_is_told_once_after_a_second(tmp_path: Path) -> None:
     simulate(story)
 
 
+def test_a_slice_that_cannot_be_had_now_is_not_missing(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        follower = Follower(tmp_path)
+        follower.world.storage.closed.add(OTHER_BUCKET)
+        async with follower.fetcher.running():
+            follower.world.answer()
+            follower.world.tell(await follower.announce(0, 2, bucket=OTHER_BUCKET), await follower.announce(2, 2))
+            with capture_logs() as logs:
+                await asyncio.sleep(5)
+            assert logs == []
+
+    simulate(story)
+
+
 async def _store(follower: Follower, data: bytes) -> None:
     """An object of one slice with these bytes, known."""
     combined = make_object([make_slice(data, partition=follower.world.place_of(), leader_epoch=1)], key="wal/stored")
