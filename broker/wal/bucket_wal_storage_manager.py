@@ -9,6 +9,7 @@ from typing import ClassVar, Final, TypeVar
 import structlog
 from crc32c import crc32c
 
+from broker.common.tasks import BackgroundTasks
 from broker.config.setting import ConfigError
 from broker.objectstore.circuit_breaker import CircuitBreaker
 from broker.objectstore.deadline import DeadlineObjectStore
@@ -27,6 +28,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 PROBES_MAX: Final = 5  # what opens a circuit: one failure is none
+FIRST_PROBES: Final = 2  # at the start; too few to open the circuit where one may write and not probe
 PROBE_PAUSE_SECONDS: Final = 0.2
 BUCKETS_MAX: Final = 32  # open at once: a region has few zones, and moving to other buckets doubles them at most
 
@@ -83,17 +85,35 @@ class BucketWalStorageManager(RemoteWalStorageManager):
         if url.scheme != self.SCHEME:
             raise ConfigError(f"rwsm.config.bucket={url} is no {self.SCHEME} bucket, as {type(self).__name__} needs")
         self.own_bucket = str(url)
+        self._tasks = BackgroundTasks("wal-storage")
         self._buckets: dict[str, _OpenBucket] = {}  # by URL; the one used longest ago comes first
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         await self._open(self.own_bucket)
         try:
-            yield
+            async with self._tasks:
+                self._tasks.start("first-probe", self._look_at_own_bucket())
+                yield
         finally:
             buckets, self._buckets = self._buckets, {}
             for bucket in buckets.values():
                 await bucket.store.close()
+
+    async def _look_at_own_bucket(self) -> None:
+        """A wrong name or missing rights are known when the broker starts, not when the first record comes."""
+        for left in reversed(range(FIRST_PROBES)):
+            async with await self._bucket(self.own_bucket) as bucket:
+                try:
+                    await bucket.store.probe()
+                except Throttled:
+                    return  # it is there
+                except ObjectStoreError as error:
+                    if not left:
+                        log.warning("wal_bucket_not_answering", bucket=self.own_bucket, error=str(error))
+                else:
+                    return
+            await asyncio.sleep(PROBE_PAUSE_SECONDS)
 
     async def copy_wal_combined_segment(self, combined: CombinedSegment) -> None:
         key = self._settings.key_prefix + combined.metadata.object_key

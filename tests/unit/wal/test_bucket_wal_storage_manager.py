@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.config.setting import ConfigError
 from broker.objectstore.circuit_breaker import CircuitPolicy
@@ -135,6 +136,27 @@ def test_who_asks_whether_a_bucket_is_there_knows_it_afterwards() -> None:
             await manager.probe(gone)  # it is left alone
             assert buckets.store(gone).occurred[Fault.RESET] == PROBES_MAX
             await manager.probe("nowhere://")
+
+    simulate(story)
+
+
+def test_an_own_bucket_that_does_not_answer_is_told_of_at_the_start() -> None:
+    async def start(*faults: Fault) -> list[tuple[str, str]]:
+        buckets = Buckets()
+        buckets.store().fail_next(Operation.PROBE, *faults)
+        manager = storage_manager(buckets)
+        with capture_logs() as lines:
+            async with manager.running():
+                await asyncio.sleep(60)
+                assert manager.is_reachable(OWN)
+        assert buckets.store().occurred.total() == len(faults)
+        return [(line["event"], line["bucket"]) for line in lines]
+
+    async def story(loop: SimLoop) -> None:
+        assert await start() == []
+        assert await start(Fault.RESET) == []  # once is no trouble
+        assert await start(Fault.SLOW_DOWN) == []
+        assert await start(Fault.RESET, Fault.RESET) == [("wal_bucket_not_answering", OWN)]
 
     simulate(story)
 

@@ -246,6 +246,7 @@ def test_others_of_the_zone_list_no_more_than_their_own() -> None:
         world.zone = Zone(frozenset({1, 2}), frozenset({1, 2}))
         async with world.storage.running(), world.sweeper.running():
             await world.minutes(12)
-            assert [each.key for each in world.bucket.asked] == [broker_prefix(CLUSTER, 2)]
+            asked = [(each.operation, each.key) for each in world.bucket.asked]
+            assert asked == [(Operation.PROBE, ""), (Operation.LIST, broker_prefix(CLUSTER, 2))]
 
     simulate(story)

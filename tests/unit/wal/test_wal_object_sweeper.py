@@ -145,7 +145,8 @@ def test_who_has_nothing_asks_nothing_of_the_bucket() -> None:
         world = SweepWorld(loop)
         async with world.storage.running(), world.sweeper.running():
             await world.minutes(24 * 60)
-            assert [each.operation for each in world.bucket.asked] == [Operation.LIST]  # what earlier processes left
+            # Whether it is there at all, and what earlier processes left.
+            assert [each.operation for each in world.bucket.asked] == [Operation.PROBE, Operation.LIST]
             assert world.topic.ends_asked == 0
 
     simulate(story)
