@@ -65,6 +65,10 @@ class S3Proxy:
     def fail(self, action: str, method: str, path: str = "", times: int = 1) -> None:
         self._faults.append(ProxyFault(action, method, path, times))
 
+    def heal(self) -> None:
+        """No more faults; what hangs already goes on hanging."""
+        self._faults.clear()
+
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),

@@ -1,10 +1,12 @@
 """Broker processes, each in a zone of its own with a bucket of its own, for topics replicated through them."""
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.cluster_process import ClusterProcess
+from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 WAL_TOPIC = {"remote.wal.enable": "true"}
 REPLICATION_BYTES = "broker_replication_bytes_total"
@@ -41,6 +43,46 @@ class WalCluster(ClusterProcess):
             **(settings or {}),
         }
         super().__init__(directory, brokers=brokers, settings=common, settings_by_node=by_node, **options)  # type: ignore[arg-type]
+
+
+def s3_bucket(bucket: str, url: str) -> dict[str, str]:
+    """The settings of a broker whose bucket is in the S3 server at `url`, or behind what stands before it."""
+    return {
+        "remote.wal.storage.manager.class.name": "S3WalStorageManager",
+        "rwsm.config.bucket": f"s3://{bucket}",
+        "rwsm.config.endpoint.url": url,
+        "rwsm.config.region": REGION,
+        "rwsm.config.access.key": ACCESS_KEY,
+        "rwsm.config.secret.key": SECRET_KEY,
+        "rwsm.config.path.style": "true",
+    }
+
+
+def leaders(cluster: WalCluster, topic: str) -> dict[int, int]:
+    """By partition; -1 where there is none."""
+    known = cluster.admin().list_topics(timeout=10).topics[topic].partitions
+    return {number: partition.leader for number, partition in sorted(known.items())}
+
+
+def bucket_requests(cluster: WalCluster, operation: str) -> int:
+    """Requests that were done, over all brokers since their starts."""
+    name, labels = "broker_objectstore_requests_total", {"operation": operation, "outcome": "ok"}
+    return sum(int(broker.metric(name, **labels)) for broker in cluster.brokers)
+
+
+def warnings_logged(text: str) -> list[str]:
+    """Lines of a broker's log with the level warning or above, and tracebacks."""
+    found = []
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            if "Traceback" in line:
+                found.append(line)
+            continue
+        if isinstance(event, dict) and event.get("level") not in ("info", "debug"):
+            found.append(line)
+    return found
 
 
 def segment_files(cluster: WalCluster, topic: str, partition: int, node_id: int) -> dict[str, bytes]:
