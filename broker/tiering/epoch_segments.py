@@ -49,7 +49,7 @@ class EpochSegments:
         no further is replaced.
         """
         if self.highest_offset is None or self.highest_offset <= end_offset:
-            while self._starts and self._starts[-1] >= start_offset:
+            while self._starts and self._starts[-1] > start_offset:
                 self._unreferenced[self._ids.pop(self._starts.pop())] = None
         replaced = self._ids.get(start_offset)
         if replaced is None:

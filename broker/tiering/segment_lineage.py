@@ -18,7 +18,7 @@ class SegmentLineage:
 
         Epochs of the segment below the first of the log are not looked at: retention and DeleteRecords cut them off.
         """
-        if not self.epochs or segment.end_offset >= self._log_end_offset:
+        if not self.epochs:
             return False
         epochs = without_empty_epochs(segment.segment_leader_epochs)
         considered = tuple(entry for entry in epochs if entry.epoch >= self.epochs[0].epoch)

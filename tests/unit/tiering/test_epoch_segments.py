@@ -52,6 +52,11 @@ def test_45_one_that_covers_several_replaces_them_all() -> None:
     assert segments.floor(95) == C
 
 
+def test_one_that_begins_earlier_and_ends_together_replaces() -> None:
+    segments = finished((10, 90, A), (5, 90, B))
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B,), (A,), 90)
+
+
 def test_what_reaches_further_than_the_new_one_stays() -> None:
     segments = finished((10, 90, A), (5, 50, B))
     assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B, A), (), 90)

@@ -91,8 +91,8 @@ def test_5_the_same_state_again_is_fine(state: RemoteLogSegmentState) -> None:
 
 def test_5_a_copy_that_is_told_twice_began_once() -> None:
     cache = in_state(STARTED)
-    assert cache.add(segment(1, 0, 9)) is APPLIED
-    assert listed(cache, 0) == [(1, 0)]
+    assert cache.add(segment(1, 0, 9, {7: 0})) is APPLIED
+    assert (listed(cache, 0), listed(cache, 7)) == ([(1, 0)], [])
 
 
 def test_an_event_told_twice_does_not_bring_back_a_replaced_segment() -> None:
