@@ -208,6 +208,7 @@ class RemoteWalManager:
         # Always its own objects, which it must delete some day, whatever is replicated here now.
         leaders = self._broker_ids if wanted else frozenset()
         plans = {combined_event_partition_of(broker_id, count) for broker_id in leaders | {self._local_broker_id}}
+        self._reader.begins((wanted | plans) - self._assigned)
         self._assigned = frozenset(wanted | plans)
         self._topic.assign(self._assigned, unhurried=wanted - plans)  # what is told there was told of the object
 

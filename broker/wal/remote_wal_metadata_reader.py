@@ -30,8 +30,6 @@ from broker.wal.wal_partitions import WalPartitions
 
 log = structlog.get_logger(__name__)
 
-HISTORY_MS: Final = 60_000  # an event older than this was not on its way: it is read because a broker began to read
-
 # Frame version 1, then the api key, then version 0: each of one byte.  The partition follows, whichever of these it is.
 _OF_ONE_PARTITION: Final = tuple(
     bytes((1, kind.API_KEY, 0))
@@ -65,6 +63,12 @@ class RemoteWalMetadataReader:
         self.repeated_count = 0  # slices told of before, with their object
         self._told: dict[bytes, None] = {}  # ids of slices that partitions here were told of, oldest first
         self._next_offsets: dict[int, int] = {}
+        self._made_ms = clock.now_ms()
+        self._began_ms: dict[int, int] = {}  # since when a metadata partition is read, or read again
+
+    def begins(self, metadata_partitions: Iterable[int]) -> None:
+        """These are read from their past on: what was announced before now is history."""
+        self._began_ms.update(dict.fromkeys(metadata_partitions, self._clock.now_ms()))
 
     def read(
         self, metadata_partition: int, records: Sequence[MetadataRecord], partitions: WalPartitions
@@ -74,10 +78,11 @@ class RemoteWalMetadataReader:
         if records:
             if records[0].offset < self._next_offsets.get(metadata_partition, 0):
                 self._told.clear()  # somebody has forgotten, or has come, and reads again
+                self.begins((metadata_partition,))
             self._next_offsets[metadata_partition] = records[-1].offset + 1
         for record in records:
             try:
-                self._read_one(record, partitions, changed)
+                self._read_one(metadata_partition, record, partitions, changed)
             except UnsupportedVersionError as error:
                 self.unknown_count += 1
                 self._stats.unreadable_events += 1
@@ -88,7 +93,13 @@ class RemoteWalMetadataReader:
                 self._say("wal_metadata_record_malformed", record, error, self.malformed_count)
         return changed
 
-    def _read_one(self, record: MetadataRecord, partitions: WalPartitions, changed: set[TopicIdPartition]) -> None:
+    def _read_one(
+        self,
+        metadata_partition: int,
+        record: MetadataRecord,
+        partitions: WalPartitions,
+        changed: set[TopicIdPartition],
+    ) -> None:
         value = record.value
         if value.startswith(_OF_ONE_PARTITION):
             if self._was_told(value):
@@ -101,7 +112,7 @@ class RemoteWalMetadataReader:
         self.read_count += 1
         match event:
             case RemoteWalCombinedLogSegmentMetadataRecord():
-                self._time_delivery(event.event_timestamp_ms)
+                self._time_delivery(metadata_partition, event.event_timestamp_ms)
                 self._on_combined(event)
                 wanted = tuple(
                     row
@@ -134,10 +145,10 @@ class RemoteWalMetadataReader:
         start = position + size - 1 + _ID_SIZE + 4 + 1  # behind name, id, number and no tags
         return value[start : start + _ID_SIZE] in self._told
 
-    def _time_delivery(self, event_timestamp_ms: int) -> None:
-        age_ms = self._clock.now_ms() - event_timestamp_ms
-        if age_ms < HISTORY_MS:
-            self._stats.hop(WalHop.METADATA_DELIVERY, age_ms / 1000)
+    def _time_delivery(self, metadata_partition: int, event_timestamp_ms: int) -> None:
+        """What is older than our reading of its partition was not on its way for so long: nobody asked for it."""
+        if event_timestamp_ms >= self._began_ms.get(metadata_partition, self._made_ms):
+            self._stats.hop(WalHop.METADATA_DELIVERY, (self._clock.now_ms() - event_timestamp_ms) / 1000)
 
     @staticmethod
     def _say(event: str, record: MetadataRecord, error: Exception, count: int) -> None:

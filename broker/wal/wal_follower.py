@@ -92,6 +92,7 @@ class WalFollower:
         self.partition = TopicIdPartition(partition.topic_id, *partition.topic_partition)
         self.asking: FollowerTicket | None = None  # the leader is asked for epochs, for that
         self._host = host
+        self._began_ms = host.clock.now_ms()
         self._stats = host.stats.of(self.partition.topic)
         self._term = FollowerTerm()
         self._term.begin(state.leader_epoch)
@@ -319,7 +320,8 @@ class WalFollower:
         now, stats = _now(), self._host.stats
         stats.hop(WalHop.FOLLOWER_APPEND, time.perf_counter() - began)
         newest_ms = _newest_timestamp(plan.batches)
-        stats.hop(WalHop.END_TO_END, (self._host.clock.now_ms() - newest_ms) / 1000)
+        if newest_ms >= self._began_ms:  # what waited for us to come says nothing about the way
+            stats.hop(WalHop.END_TO_END, (self._host.clock.now_ms() - newest_ms) / 1000)
         if self._untold is None:
             self._untold = end_offset, now
 

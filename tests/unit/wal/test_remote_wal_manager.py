@@ -109,6 +109,10 @@ class Reader:
 
     def __init__(self) -> None:
         self.entries: list[Any] = []
+        self.begun: list[int] = []
+
+    def begins(self, metadata_partitions: Collection[int]) -> None:
+        self.begun.extend(metadata_partitions)
 
     def read(
         self, metadata_partition: int, records: Sequence[Event], partitions: WalPartitions
@@ -233,8 +237,10 @@ def test_it_reads_what_all_brokers_announce_and_what_is_said_of_its_partitions(w
     of_brokers = {combined_event_partition_of(broker_id, COUNT) for broker_id in PAIR}
     assert world.topic.assigned == of_brokers | {metadata_partition_of(T0.topic_id, 0, COUNT)}
     assert world.topic.unhurried == {metadata_partition_of(T0.topic_id, 0, COUNT)} - of_brokers != set()
+    assert sorted(world.reader.begun) == sorted(world.topic.assigned)
     world.register_brokers(7)
     assert combined_event_partition_of(7, COUNT) in world.topic.assigned
+    assert sorted(world.reader.begun) == sorted(world.topic.assigned)  # each once: the others are read on
 
 
 def test_the_topic_may_come_into_being_later(world: World) -> None:

@@ -31,11 +31,12 @@ COMBINED = make_object(
 class Reading:
     """FOO is here, BAR is elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, began_ms: int = 2_000) -> None:
         self.stats = RemoteWalStats()
-        self.clock = SettableClock(2_007)
+        self.clock = SettableClock(began_ms)
         self.objects: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
         self.reader = RemoteWalMetadataReader(self.clock, self.stats, self.objects.append)
+        self.clock.time_ms = 2_007
         self.partitions = WalPartitions(
             lambda partition: WalIntervalMap(BUCKET, 1_000, lambda bucket: True), lambda partition: Placement.ELSEWHERE
         )
@@ -156,9 +157,22 @@ def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
 
 
 def test_history_is_no_delivery() -> None:
+    def delivered(reading: Reading) -> int:
+        return reading.stats.hops[WalHop.METADATA_DELIVERY].count
+
+    before = Reading(began_ms=2_001)
+    before.read(COMBINED, offset=40)  # made while this broker was away
+    assert delivered(before) == 0
+
     reading = Reading()
-    reading.clock.time_ms = 2_000 + 60_000
-
-    reading.read(COMBINED)
-
-    assert reading.stats.hops[WalHop.METADATA_DELIVERY].count == 0
+    reading.read(COMBINED, place=7, offset=40)
+    reading.read(COMBINED, place=7, offset=40)  # from its past on, once more
+    assert delivered(reading) == 1
+    reading.reader.begins([8])
+    reading.read(COMBINED, place=8)
+    assert delivered(reading) == 1
+    reading.clock.time_ms += 100_000
+    late = dataclasses.replace(COMBINED, event_timestamp_ms=2_007)
+    reading.read(late, place=8, offset=41)
+    assert delivered(reading) == 2
+    assert reading.stats.hops[WalHop.METADATA_DELIVERY].total == pytest.approx(0.007 + 100)

@@ -468,9 +468,11 @@ def test_h8_an_answer_to_an_older_generation_does_not_count(tmp_path: Path) -> N
 
 async def test_what_is_fetched_is_counted(tmp_path: Path) -> None:
     world = WalFetcherWorld(tmp_path, partitions=2)
+    world.clock.time_ms = 1000  # as the batches
+    world.states = [world.follow(index) for index in range(2)]
     async with world.fetcher.running():
         world.shake_hands()
-        world.clock.time_ms = 1000 + 250  # the batches are of 1000
+        world.clock.time_ms = 1000 + 250
         entries = await world.upload((0, 0, 3), (1, 0, 2))
         world.tell(*entries)
         await world.settle()
@@ -482,6 +484,18 @@ async def test_what_is_fetched_is_counted(tmp_path: Path) -> None:
         assert world.stats.hops[WalHop.END_TO_END].total == 0.5
         world.answer()
         assert world.stats.hops[WalHop.FOLLOWER_FETCH].count == 1
+
+
+async def test_records_from_before_it_was_followed_took_no_time_on_the_way(tmp_path: Path) -> None:
+    world = WalFetcherWorld(tmp_path)
+    world.clock.time_ms = 1001  # the batches are of 1000
+    world.states = [world.follow()]
+    async with world.fetcher.running():
+        world.shake_hands()
+        world.tell(*await world.upload((0, 0, 3)))
+        await world.settle()
+        assert world.end() == 3
+        assert world.stats.hops[WalHop.END_TO_END].count == 0
 
 
 async def test_a_follower_that_stopped_is_not_woken_and_a_new_one_is(tmp_path: Path) -> None:
