@@ -121,7 +121,7 @@ class RetentionPass:
         if self._progress.is_deleted(partition):
             return _ALL_RELEASED, _ALL_RELEASED
         progress = self._progress.of(partition)
-        if progress is None or progress.replicas_end_offset < 0:
+        if progress is None:
             return _NONE_RELEASED, _NONE_RELEASED
         on_all = progress.replicas_end_offset
         tiered = min(on_all, self._progress.highest_tiered_offset(partition) + 1)

@@ -222,6 +222,25 @@ def test_a_broker_that_does_not_come_back_is_swept_by_the_lowest_of_its_zone() -
     simulate(story)
 
 
+def test_what_a_departed_broker_uploaded_lately_is_left_to_grow_old() -> None:
+    """It was away for the controller alone: its followers may still read it."""
+
+    async def story(loop: SimLoop) -> None:
+        world = SweepWorld(loop)
+        world.zone = Zone(frozenset({1, 2}), frozenset({1, 2}))
+        async with world.storage.running(), world.sweeper.running():
+            await world.minutes(1)
+            world.zone = Zone(frozenset({1}), frozenset({1}))
+            await world.minutes(100)
+            late = await world.put({FOO: 0}, broker_id=2)
+            await world.minutes(128)
+            assert world.keys == [late]
+            await world.minutes(65)
+            assert world.keys == []
+
+    simulate(story)
+
+
 def test_one_that_was_removed_before_is_found_by_what_it_left() -> None:
     async def story(loop: SimLoop) -> None:
         world = SweepWorld(loop)

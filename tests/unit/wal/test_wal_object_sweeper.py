@@ -174,6 +174,23 @@ def test_a_bucket_that_is_down_is_told_once_and_asked_again() -> None:
     simulate(story)
 
 
+def test_a_bucket_that_is_down_is_asked_for_one_batch_an_interval() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = SweepWorld(loop)
+        world.progress[FOO].local_retention_ms = 0
+        world.bucket.latency = Latency()
+        async with world.storage.running(), world.sweeper.running():
+            for number in range(3500):
+                await world.upload({FOO: number})
+            await world.minutes(9.5)
+            world.bucket.faults.plan.down = Fault.RESET
+            await world.minutes(1)
+            assert world.bucket.count(Operation.DELETE_MANY) == 3  # the same one, again and again
+            assert world.stats.of("foo").delete_errors == 1000
+
+    simulate(story)
+
+
 def test_a_deletion_whose_answer_was_lost_is_done_again() -> None:
     async def story(loop: SimLoop) -> None:
         world = SweepWorld(loop)
