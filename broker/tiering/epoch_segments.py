@@ -55,7 +55,7 @@ class EpochSegments:
         if replaced is None:
             insort(self._starts, start_offset)
         else:
-            self._unreferenced[replaced] = None  # Kafka forgets it, and nothing would ever delete its objects
+            self._unreferenced[replaced] = None  # Kafka lists it no more, so retention never finds it
         self._ids[start_offset] = segment_id
         self._unreferenced.pop(segment_id, None)
         self.highest_offset = end_offset if self.highest_offset is None else max(self.highest_offset, end_offset)
