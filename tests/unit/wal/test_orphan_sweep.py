@@ -229,7 +229,7 @@ def test_what_a_departed_broker_uploaded_lately_is_left_to_grow_old() -> None:
         world = SweepWorld(loop)
         world.zone = Zone(frozenset({1, 2}), frozenset({1, 2}))
         async with world.storage.running(), world.sweeper.running():
-            await world.minutes(1)
+            await world.minutes(5)
             world.zone = Zone(frozenset({1}), frozenset({1}))
             await world.minutes(100)
             late = await world.put({FOO: 0}, broker_id=2)
