@@ -9,6 +9,7 @@ reader is told "out of range" and does not miss an object.
 
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from broker.common.identifiers import NO_EPOCH
@@ -17,6 +18,7 @@ from broker.tiering.leader_epochs import LeaderEpochs
 from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
 from broker.tiering.segment_lineage import SegmentLineage
 
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
@@ -49,6 +51,19 @@ class RemoteExpiration:
     @property
     def size_in_bytes(self) -> int:
         return sum(segment.segment_size_in_bytes for segment in self.segments)
+
+
+class RemoteLogTotals(NamedTuple):
+    """What Kafka's gauges RemoteLogMetadataCount and RemoteLogSizeBytes say of a partition."""
+
+    segments: int
+    size_in_bytes: int
+
+
+def remote_log_totals(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogTotals:
+    """Of all that are known, in any lineage; copies that were not finished have no bytes for sure."""
+    sizes = [0 if segment.state is _STARTED else segment.segment_size_in_bytes for segment in segments]
+    return RemoteLogTotals(len(sizes), sum(sizes))
 
 
 def only_local_size(segments: Iterable[tuple[int, int]], highest_remote_offset: int) -> int:

@@ -13,6 +13,7 @@ from broker.tiering.remote_retention import (
     expired_segments,
     only_local_size,
     remote_log_size,
+    remote_log_totals,
 )
 from broker.tiering.segment_lineage import SegmentLineage
 
@@ -118,6 +119,13 @@ def test_21_nor_segments_of_another_log() -> None:
     strangers = [*THREE, copied(4, 30, 39, {5: 30}), copied(5, 30, 1000)]
     assert remote_log_size(strangers, log_of()) == 300
     assert decide(strangers, log_of(retention_bytes=300)) == ([], None)
+
+
+def test_the_totals_are_of_all_that_is_stored() -> None:
+    segments = [*THREE, copied(4, 0, 9, {7: 0}, size=7), dataclasses.replace(copied(5, 0, 9, size=3), state=DELETING)]
+    unfinished = segment(6, 30, 39, state=STARTED, size=5000)
+    assert remote_log_totals([*segments, unfinished]) == (6, 310)
+    assert remote_log_totals([]) == (0, 0)
 
 
 def test_22_a_segment_in_both_tiers_counts_once() -> None:
