@@ -178,3 +178,42 @@ def test_before_the_leader_has_answered_nothing_is_appended(tmp_path: Path) -> N
         assert values(cluster, 3) == "abCDE"
 
     tell(tmp_path, story, uploads_itself=False)
+
+
+def test_who_lacks_what_the_leader_began_its_epoch_with_does_not_join(tmp_path: Path) -> None:
+    """All three records are committed, but broker 2, which leads next, has not heard of two of them: broker 3 has all
+    that 2 knows to be committed, and could be elected without them."""
+
+    async def story(cluster: WalReplicaCluster) -> None:
+        cluster.create_wal_topic()
+        cluster.append(1, "a")
+        cluster.announce(cluster.upload(1, (0, 0)))
+        await cluster.until(lambda: cluster.partition(2).log.high_watermark == 1)
+        cluster.deaf.add(3)
+        cluster.fence(3)
+        cluster.place(isr=(1, 2))
+
+        def lost(source: int, response: Any) -> Any:
+            if source == 2 and cluster.partition(1).log.high_watermark == 3:
+                raise ConnectionError("the answer is lost")
+            return response
+
+        cluster.tamper = lost
+        cluster.append(1, *"bc")
+        rest = cluster.upload(1, (0, 1))
+        cluster.announce(rest)
+        await cluster.until(lambda: cluster.partition(1).log.high_watermark == 3)
+        await cluster.kill(1)
+        cluster.tamper = None
+        cluster.elect(2, isr=(1, 2))  # the controller has not noticed yet
+        cluster.unfence(3)
+        await agree(cluster, 3)
+        await asyncio.sleep(1)
+        assert (cluster.partition(2).log.high_watermark, end(cluster, 3)) == (1, 1)
+        assert cluster.registration().isr == (1, 2)
+        cluster.deaf.clear()
+        cluster.wal_broker(3).hear(rest)
+        await cluster.until(lambda: cluster.registration().isr == (1, 2, 3))
+        assert values(cluster, 3) == "abc"
+
+    tell(tmp_path, story, uploads_itself=False)
