@@ -56,6 +56,27 @@ def test_faults_under_load(tmp_path: Path) -> None:
         assert len(differing(digests(run.cluster, "chaos", plan.partitions))) == 1
 
 
+def test_zones_are_lost_under_load_of_topics_that_go_through_their_buckets(tmp_path: Path) -> None:
+    """Buckets go alone and with their brokers; paused leaders come back to what is theirs no more."""
+    plan = Plan(
+        kinds={"pause": 3.0, "bucket": 3.0, "zone": 3.0},
+        seconds=14,
+        every_s=2.5,
+        seed=11,
+        java_producers=0,
+        settings={**SHORT_SESSIONS, "remote.wal.fallback.lag.ms": "1500"},
+        is_through_bucket=True,
+    )
+    with ChaosRun(plan, tmp_path) as run:
+        outcome = run.judged()
+        print(table([outcome]))
+        assert_faultless(outcome)
+        assert set(plan.kinds) <= outcome.counts.keys(), outcome.counts
+        assert outcome.received_bytes["wal"] > 0
+        run.stop_and_compare()
+        assert outcome.problems == []
+
+
 def test_a_rolling_restart_under_load(tmp_path: Path) -> None:
     """No error reaches the applications: each leadership moves before its broker stops."""
     plan = Plan(kinds={"roll": 0.0}, java_producers=JAVA_PRODUCERS, partitions=4)
