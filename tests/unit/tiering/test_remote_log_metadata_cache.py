@@ -102,6 +102,12 @@ def test_an_event_told_twice_does_not_bring_back_a_replaced_segment() -> None:
     assert listed(cache, 0) == [(2, 1), (1, 1)]
 
 
+def test_segments_share_the_name_of_their_partition() -> None:
+    told = segment(1, 0, 9, partition=PARTITION._replace(topic="".join(["top", "ic"])))
+    assert told.partition is not PARTITION
+    assert cache_of(told).list_remote_log_segments()[0].partition is PARTITION
+
+
 @pytest.mark.parametrize("state", [FINISHED, DELETING, DELETED])
 def test_6_only_copies_that_begin_are_added(state: RemoteLogSegmentState) -> None:
     with pytest.raises(ValueError, match=f"not in {state.name}"):
