@@ -23,6 +23,7 @@ from broker.objectstore.errors import ObjectStoreError
 from broker.replication.partition import Partition
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
 from broker.wal.combined_segment import CombinedSegment, build_combined_segment, with_slices
+from broker.wal.fallback_watch import FallbackWatch
 from broker.wal.leader_partition import WalLeaderPartition
 from broker.wal.object_identities import ObjectIdentities
 from broker.wal.partition_uploads import LeaderTerm, PartitionUploads
@@ -78,6 +79,7 @@ class Combiner:
         )
         self._queue = UploadQueue(limits, self._term_of)
         self._led: dict[TopicIdPartition, WalLeaderPartition] = {}
+        self._watch = FallbackWatch()
         self._unread: set[TopicIdPartition] = set()  # when last read
         self._tasks = BackgroundTasks("wal-combiner")
         self._stored: dict[CombinedObject, CombinedSegment] = {}  # without their bytes: to be announced
@@ -97,14 +99,18 @@ class Combiner:
         """Uploads within it; what is on its way at the end is dropped, and uploaded again by who leads next."""
         async with self._tasks:
             self._tasks.start("combine", self._combine())
+            self._tasks.start("watch-fallback", self._watch.run())
             yield self
+            for partition in list(self._led):
+                self.deactivate(partition)
+            self._watch.close()
 
     # -- what happens to partitions ---------------------------------------------------------------------------------
 
     def activate(self, partition: Partition) -> WalLeaderPartition:
         """This broker leads the partition, in a new epoch or with uploads switched on: they begin at its high
         watermark."""
-        led = WalLeaderPartition(partition, self, self._config, self._stats)
+        led = WalLeaderPartition(partition, self, self._config, self._stats, self._watch)
         place = led.topic_id_partition
         self.deactivate(place)
         self._led[place] = led

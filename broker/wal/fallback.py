@@ -4,13 +4,14 @@ No I/O and no clock.  What it sends is paid for as traffic between zones, so it 
 serve and ends when it does again.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 HEALTHY_LAG_MS: Final = 1000  # what is announced later than this after its append is late
 HEALTHY_FOR_MS: Final = 10_000  # in time for so long: followers may look in the bucket again
-GONE_AFTER_MS: Final = 30_000  # a follower that has not asked for so long is not served in any way
+GONE_AFTER_MS: Final = 30_000  # a follower that lacks something and has not asked for so long is not served in any way
 
 
 class FallbackReason(StrEnum):
@@ -42,6 +43,14 @@ class FallbackPolicy:
     lag_ms: int = 5000
 
 
+class FallbackEnd(NamedTuple):
+    """A follower that is not served any more, and how much it was sent."""
+
+    replica_id: int
+    reason: FallbackReason
+    sent_bytes: int
+
+
 class _Follower:
     __slots__ = ("asked_ms", "began_ms", "offset", "reason", "sent_bytes", "stuck_since_ms")
 
@@ -56,15 +65,14 @@ class _Follower:
 
 @dataclass(frozen=True, slots=True)
 class FallbackDecision:
-    """`began` and `ended` name the episode that does with this decision; `sent_bytes` of the one that ended.
+    """`began` and `ended` are the episode that does with this decision.
 
     `republish`: fallback is forbidden, and the follower cannot read what is announced: upload it again.
     """
 
     serves_records: bool
     began: FallbackReason | None = None
-    ended: FallbackReason | None = None
-    sent_bytes: int = 0
+    ended: FallbackEnd | None = None
     republish: bool = False
 
 
@@ -80,11 +88,20 @@ class PartitionFallback:
         self._followers: dict[int, _Follower] = {}
         self._late_ms = now_ms - HEALTHY_FOR_MS  # when something was last announced late, or waited for long
 
-    def is_active(self, now_ms: int) -> bool:
+    @property
+    def is_active(self) -> bool:
         """Whether a follower gets records from the leader."""
-        return any(
-            each.reason is not None and now_ms - each.asked_ms < GONE_AFTER_MS for each in self._followers.values()
-        )
+        return any(each.reason is not None for each in self._followers.values())
+
+    @property
+    def followers(self) -> frozenset[int]:
+        """Those that have asked."""
+        return frozenset(self._followers)
+
+    @property
+    def served(self) -> list[tuple[int, int]]:
+        """Followers that get records from the leader, and where they asked last."""
+        return [(replica_id, each.offset) for replica_id, each in self._followers.items() if each.reason is not None]
 
     def was_late(self, now_ms: int) -> None:
         """Something was announced HEALTHY_LAG_MS after its append, or later still."""
@@ -97,8 +114,7 @@ class PartitionFallback:
 
     def decide(self, replica_id: int, fetch_offset: int, progress: UploadProgress, now_ms: int) -> FallbackDecision:
         """For a fetch of a follower at `fetch_offset`."""
-        if progress.unannounced_ms is not None and progress.unannounced_ms >= HEALTHY_LAG_MS:
-            self._late_ms = now_ms
+        self._note_lag(progress, now_ms)
         follower = self._followers.setdefault(replica_id, _Follower())
         follower.asked_ms = now_ms
         is_stuck = self._note_position(follower, fetch_offset, progress, now_ms)
@@ -111,17 +127,40 @@ class PartitionFallback:
         if follower.reason is not None:
             if not self._may_end(follower, fetch_offset, progress, now_ms):
                 return _FROM_LEADER
-            ended, follower.reason = follower.reason, None
-            return FallbackDecision(False, ended=ended, sent_bytes=follower.sent_bytes)
+            return FallbackDecision(False, ended=self._end(replica_id))
         if is_stuck:
             follower.stuck_since_ms = now_ms  # again after another such time
             return FallbackDecision(False, republish=True)
         return _FROM_BUCKET
 
-    def forget_others(self, replica_ids: "frozenset[int] | set[int]") -> None:
-        """The partition has other followers now."""
-        for gone in self._followers.keys() - replica_ids:
-            del self._followers[gone]
+    def settle(self, replica_id: int, progress: UploadProgress, now_ms: int) -> FallbackEnd | None:
+        """For a follower in `served` that may not ask any more: it has everything, or it is gone."""
+        self._note_lag(progress, now_ms)
+        follower = self._followers[replica_id]
+        if follower.offset >= progress.log_end_offset:
+            follower.asked_ms = now_ms  # it would, had it a reason to
+            is_over = self._may_end(follower, follower.offset, progress, now_ms)
+        else:
+            is_over = now_ms - follower.asked_ms >= GONE_AFTER_MS
+        return self._end(replica_id) if is_over else None
+
+    def forget(self, replica_ids: Collection[int]) -> list[FallbackEnd]:
+        """They follow this leader no more."""
+        ends = [end for each in replica_ids if (end := self._end(each)) is not None]
+        for each in replica_ids:
+            self._followers.pop(each, None)
+        return ends
+
+    def _end(self, replica_id: int) -> FallbackEnd | None:
+        follower = self._followers.get(replica_id)
+        if follower is None or follower.reason is None:
+            return None
+        reason, follower.reason = follower.reason, None
+        return FallbackEnd(replica_id, reason, follower.sent_bytes)
+
+    def _note_lag(self, progress: UploadProgress, now_ms: int) -> None:
+        if progress.unannounced_ms is not None and progress.unannounced_ms >= HEALTHY_LAG_MS:
+            self._late_ms = now_ms
 
     def _note_position(self, follower: _Follower, fetch_offset: int, progress: UploadProgress, now_ms: int) -> bool:
         """Whether it has stood still for too long although there was something in the bucket for it."""

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from broker.common.identifiers import TopicIdPartition, TopicPartition
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
@@ -14,17 +12,14 @@ from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.fallback import (
     HEALTHY_LAG_MS,
-    FallbackDecision,
     FallbackPolicy,
-    FallbackReason,
     PartitionFallback,
     UploadProgress,
 )
+from broker.wal.fallback_watch import FallbackWatch
 from broker.wal.partition_uploads import PartitionUploads
 from broker.wal.queued_partition import QueuedPartition
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
-
-log = structlog.get_logger(__name__)
 
 
 class Uploads(Protocol):
@@ -48,7 +43,12 @@ class WalLeaderPartition:
     """
 
     def __init__(
-        self, partition: Partition, uploads: Uploads, config: ConfigHolder[BrokerConfig], stats: RemoteWalStats
+        self,
+        partition: Partition,
+        uploads: Uploads,
+        config: ConfigHolder[BrokerConfig],
+        stats: RemoteWalStats,
+        watch: FallbackWatch,
     ) -> None:
         self.partition = partition
         self.topic_id_partition = TopicIdPartition(partition.topic_id, *partition.topic_partition)
@@ -59,6 +59,7 @@ class WalLeaderPartition:
         self._uploads = uploads
         self._config = config
         self._stats = stats
+        self._watch = watch
         self._settings = config.current
         self._fallback = PartitionFallback(_policy(self._settings), _now_ms())
         self._timed: tuple[int, float] | None = None  # a log end, and since when the high watermark is below it
@@ -80,6 +81,7 @@ class WalLeaderPartition:
     def retire(self) -> None:
         """Uploads end here."""
         self.partition.remove_listener(self)
+        self._end_fallback(self._fallback.followers)
 
     def on_high_watermark_updated(self, topic_partition: TopicPartition, offset: int) -> None:
         """One append after the other is timed: what lies between them is as quick."""
@@ -105,9 +107,10 @@ class WalLeaderPartition:
         decision = self._fallback.decide(
             replica_id, fetch_offset, self._progress(uploads, fetch_offset, now_ms), now_ms
         )
-        if decision.began is not None or decision.ended is not None:
-            self._fallback.forget_others(self.partition.remote_replicas.keys() | {replica_id})
-            self._tell(replica_id, fetch_offset, decision)
+        if decision.began is not None:
+            self._watch.began(self, replica_id, decision.began, fetch_offset)
+        if decision.ended is not None:
+            self._watch.ended(self, decision.ended)
         if decision.republish and self.republish is not None:
             self.republish(OffsetRange(fetch_offset, uploads.wal_next))
         return decision.serves_records
@@ -125,7 +128,24 @@ class WalLeaderPartition:
     @property
     def is_falling_back(self) -> bool:
         """Whether a follower gets its records from here."""
-        return self._fallback.is_active(_now_ms())
+        return self._fallback.is_active
+
+    def settle_fallback(self) -> None:
+        """End what is over: a follower that has everything does not ask, and one that is gone neither."""
+        uploads = self._uploads.uploads_of(self.topic_id_partition)
+        if uploads is None or self.partition.local_log is None:
+            self._end_fallback(self._fallback.followers)
+            return
+        self._end_fallback(self._fallback.followers - self.partition.remote_replicas.keys())
+        now_ms = _now_ms()
+        for replica_id, offset in self._fallback.served:
+            end = self._fallback.settle(replica_id, self._progress(uploads, offset, now_ms), now_ms)
+            if end is not None:
+                self._watch.ended(self, end)
+
+    def _end_fallback(self, replica_ids: frozenset[int]) -> None:
+        for end in self._fallback.forget(replica_ids):
+            self._watch.ended(self, end)
 
     def _progress(self, uploads: PartitionUploads, fetch_offset: int, now_ms: int) -> UploadProgress:
         since_ms = self._uploads.unannounced_since_ms(self.topic_id_partition)
@@ -140,27 +160,6 @@ class WalLeaderPartition:
             self._uploads.is_metadata_failing,
             self._uploads.is_shutting_down,
         )
-
-    def _tell(self, replica_id: int, fetch_offset: int, decision: FallbackDecision) -> None:
-        partition = str(self.partition.topic_partition)
-        if decision.began is not None:
-            say = log.info if decision.began is FallbackReason.NOT_IN_BUCKET else log.warning
-            say(
-                "wal_fallback_began",
-                partition=partition,
-                follower=replica_id,
-                offset=fetch_offset,
-                reason=decision.began,
-            )
-        if decision.ended is not None:
-            log.info(
-                "wal_fallback_ended",
-                partition=partition,
-                follower=replica_id,
-                offset=fetch_offset,
-                reason=decision.ended,
-                sent_bytes=decision.sent_bytes,
-            )
 
 
 def _policy(settings: BrokerConfig) -> FallbackPolicy:

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from structlog.testing import capture_logs
+from structlog.types import EventDict
 
 from broker.wal.bucket_coverage import BucketCoverage
 from broker.wal.coverage_index import OffsetRange
@@ -72,11 +73,102 @@ def test_24_a_follower_that_cannot_read_the_bucket_is_served_and_told_of_once(tm
             await asyncio.sleep(10)
             assert not led(world).serves_records(FOLLOWER, 3)
             assert not led(world).is_falling_back
-        told_of = [(line["event"], line["reason"], line.get("sent_bytes")) for line in lines]
+            await asyncio.sleep(1)
+        told_of = [
+            (line["event"], line["reason"], line.get("sent_bytes")) for line in lines if line["log_level"] != "debug"
+        ]
         assert told_of[0] == ("wal_fallback_began", "follower_stuck", None)
         assert told_of[1] == ("wal_fallback_ended", "follower_stuck", world.stats.of("t").fallback_bytes)
         assert len(told_of) == 2
         assert world.stats.of("t").fallback_bytes == 1900
+
+    told(tmp_path, story)
+
+
+def fallen_back(world: UploadWorld, *, partitions: int = 1) -> None:
+    """The follower asks, when nothing was announced for long, and has everything by that."""
+    for index in range(partitions):
+        wal = world.combiner.led(world.place(index))
+        assert wal is not None
+        end_offset = world.partition(index).log.log_end_offset
+        assert wal.serves_records(FOLLOWER, end_offset - 1)
+        wal.count_fallback(FOLLOWER, 100)
+        wal.serves_records(FOLLOWER, end_offset)
+
+
+def outage(lines: list[EventDict]) -> list[tuple[str, object, object]]:
+    """(event, partitions, bytes sent) of the lines that are told."""
+    return [
+        (line["event"], line.get("partitions"), line.get("sent_bytes"))
+        for line in lines
+        if "fallback" in line["event"] and line["log_level"] != "debug"
+    ]
+
+
+def test_it_ends_although_nothing_is_appended_or_asked_any_more(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic(partitions=2)
+        world.publisher.may_go.clear()
+        world.append()
+        world.append(partition=1)
+        with capture_logs() as lines:
+            await asyncio.sleep(6)
+            fallen_back(world, partitions=2)
+            await asyncio.sleep(60)
+            assert world.combiner.fallback_partition_count == 2  # for as long as nothing is announced
+            world.publisher.may_go.set()
+            await asyncio.sleep(9.9)
+            assert world.combiner.fallback_partition_count == 2
+            await asyncio.sleep(1.2)
+            assert world.combiner.fallback_partition_count == 0
+            await asyncio.sleep(1)
+        assert outage(lines) == [("wal_fallback_began", None, None), ("wal_fallback_ended", 2, 200)]
+        assert world.loop.time() < 100
+        jumps = 0
+
+        def count() -> None:
+            nonlocal jumps
+            jumps += 1
+
+        world.loop.on_quiet = count
+        await asyncio.sleep(3600)
+        assert jumps == 1  # nobody looks any more
+
+    told(tmp_path, story)
+
+
+def test_it_ends_with_the_term_and_with_the_broker(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+
+        async def story(world: UploadWorld) -> None:
+            world.topic(partitions=2)
+            world.publisher.may_go.clear()
+            world.append()
+            world.append(partition=1)
+            await asyncio.sleep(6)
+            fallen_back(world)
+            world.elect(FOLLOWER, 1)
+            assert world.combiner.fallback_partition_count == 0
+            await asyncio.sleep(1.1)
+            assert outage(lines) == [("wal_fallback_began", None, None), ("wal_fallback_ended", 1, 100)]
+            other = world.combiner.led(world.place(1))
+            assert other is not None and other.serves_records(FOLLOWER, 0)
+            assert len(outage(lines)) == 3
+
+        told(tmp_path, story)
+    assert outage(lines)[3:] == [("wal_fallback_ended", 1, 0)]
+
+
+def test_it_ends_when_the_follower_is_none_any_more(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        world.publisher.may_go.clear()
+        world.append()
+        await asyncio.sleep(6)
+        fallen_back(world)
+        del world.partition().remote_replicas[FOLLOWER]
+        await asyncio.sleep(1.1)
+        assert not led(world).is_falling_back
 
     told(tmp_path, story)
 
