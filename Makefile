@@ -12,7 +12,7 @@ WALKS ?= 5000
 STATES ?= 150000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer bench-wal crash chaos fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer bench-wal crash chaos soak fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the 
 FAULTS ?= kill
 chaos: $(STAMP) ## faults under load on three brokers: FAULTS=kill|pause|cut|roll OPTIONS="--seconds 600" (docs/testing.md)
 	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python -m tests.cluster.chaos $(FAULTS) $(OPTIONS)
+
+soak: $(STAMP) ## half an hour of replication through faulty buckets: OPTIONS="--seconds 120 --rate 500" for less
+	$(BIN)/python -m tests.cluster.wal_soak $(OPTIONS)
 
 sim: $(STAMP) ## a cluster in virtual time, one process per core: make sim SEEDS=10000; failing seeds are written down
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.hunt --seeds $(SEEDS) --record $(OPTIONS)
