@@ -111,11 +111,24 @@ def make_segment(
     return Made(dataclasses.replace(told, is_txn_index_empty=not aborted), data, read_file(disk, local.records.path))
 
 
+class RecordingStore(MemoryObjectStore):
+    """`ranges`: first and last byte of what was read of logs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.ranges: list[tuple[int, int]] = []
+
+    async def get_range(self, key: str, position: int, size_bytes: int) -> bytes:
+        if key.endswith(".log"):
+            self.ranges.append((position, position + size_bytes - 1))
+        return await super().get_range(key, position, size_bytes)
+
+
 class Bucket:
     """One store in memory; `failing` makes it fail, `inner` is what is in it."""
 
     def __init__(self) -> None:
-        self.inner = MemoryObjectStore(BUCKET)
+        self.inner = RecordingStore(BUCKET)
         self.failing = FailingObjectStore(self.inner, Chance(1))
 
     async def open(self, _: str) -> ObjectStore:
