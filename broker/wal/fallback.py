@@ -37,10 +37,14 @@ class UploadProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FallbackPolicy:
-    """`remote.wal.fallback.enable` and `remote.wal.fallback.lag.ms`."""
+    """`remote.wal.fallback.enable` and `remote.wal.fallback.lag.ms`.
+
+    `patience_ms`: a follower that is there asks at least as often, by `replica.fetch.wait.max.ms`.
+    """
 
     is_enabled: bool = True
     lag_ms: int = 5000
+    patience_ms: int = 2000
 
 
 class FallbackEnd(NamedTuple):
@@ -52,14 +56,14 @@ class FallbackEnd(NamedTuple):
 
 
 class _Follower:
-    __slots__ = ("asked_ms", "began_ms", "offset", "reason", "sent_bytes", "stuck_since_ms")
+    __slots__ = ("asked_ms", "began_ms", "offset", "reason", "sent_bytes", "stuck_ms")
 
     def __init__(self) -> None:
         self.reason: FallbackReason | None = None
         self.began_ms = 0
         self.sent_bytes = 0  # in this episode
         self.offset = -1
-        self.stuck_since_ms: int | None = None  # since when it could have moved on
+        self.stuck_ms: int | None = None  # for how long it could have moved on
         self.asked_ms = 0
 
 
@@ -116,7 +120,6 @@ class PartitionFallback:
         """For a fetch of a follower at `fetch_offset`."""
         self._note_lag(progress, now_ms)
         follower = self._followers.setdefault(replica_id, _Follower())
-        follower.asked_ms = now_ms
         is_stuck = self._note_position(follower, fetch_offset, progress, now_ms)
         reason = self._reason(fetch_offset, progress, is_stuck)
         if reason is not None:
@@ -129,7 +132,7 @@ class PartitionFallback:
                 return _FROM_LEADER
             return FallbackDecision(False, ended=self._end(replica_id))
         if is_stuck:
-            follower.stuck_since_ms = now_ms  # again after another such time
+            follower.stuck_ms = 0  # again after another such time
             return FallbackDecision(False, republish=True)
         return _FROM_BUCKET
 
@@ -164,13 +167,17 @@ class PartitionFallback:
 
     def _note_position(self, follower: _Follower, fetch_offset: int, progress: UploadProgress, now_ms: int) -> bool:
         """Whether it has stood still for too long although there was something in the bucket for it."""
+        silent_ms, follower.asked_ms = now_ms - follower.asked_ms, now_ms
         if fetch_offset != follower.offset or fetch_offset >= progress.announced_to:
-            follower.offset, follower.stuck_since_ms = fetch_offset, None
+            follower.offset, follower.stuck_ms = fetch_offset, None
         if fetch_offset >= progress.announced_to:
             return False
-        if follower.stuck_since_ms is None:
-            follower.stuck_since_ms = now_ms
-        return now_ms - follower.stuck_since_ms >= self.policy.lag_ms
+        patience_ms = self.policy.patience_ms
+        if follower.stuck_ms is None or silent_ms >= max(self.policy.lag_ms, patience_ms):
+            follower.stuck_ms = 0  # it has yet to look into the bucket, or has been away and has yet to look again
+        else:
+            follower.stuck_ms += min(silent_ms, patience_ms)
+        return follower.stuck_ms >= self.policy.lag_ms
 
     def _reason(self, fetch_offset: int, progress: UploadProgress, is_stuck: bool) -> FallbackReason | None:
         if fetch_offset >= progress.log_end_offset:

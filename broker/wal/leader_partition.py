@@ -163,7 +163,11 @@ class WalLeaderPartition:
 
 
 def _policy(settings: BrokerConfig) -> FallbackPolicy:
-    return FallbackPolicy(settings.remote_wal_fallback_enable, settings.remote_wal_fallback_lag_ms)
+    return FallbackPolicy(
+        settings.remote_wal_fallback_enable,
+        settings.remote_wal_fallback_lag_ms,
+        patience_ms=2 * settings.replica_fetch_wait_max_ms + 1000,
+    )
 
 
 def _now_ms() -> int:

@@ -36,6 +36,12 @@ class Asked:
         self.now_ms += after_ms
         return self.fallback.decide(FOLLOWER, offset, progress, self.now_ms)
 
+    def stands(self, offset: int, for_ms: int) -> FallbackDecision:
+        """Asking as often as followers do."""
+        for _ in range(for_ms // 500):
+            decision = self.at(offset, after_ms=500)
+        return self.at(offset, after_ms=for_ms % 500) if for_ms % 500 else decision
+
     def settle(self, progress: UploadProgress = HEALTHY, after_ms: int = 0) -> FallbackEnd | None:
         """It did not ask for so long."""
         self.now_ms += after_ms
@@ -111,9 +117,9 @@ def test_it_does_not_end_below_what_can_be_found() -> None:
 def test_a_follower_that_stands_still_before_announced_records() -> None:
     asked = Asked()
     assert asked.at(150) == BUCKET
-    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.stands(150, 4999) == BUCKET
     assert asked.at(151, after_ms=1) == BUCKET  # it moved
-    assert asked.at(151, after_ms=4999) == BUCKET
+    assert asked.stands(151, 4999) == BUCKET
     assert asked.at(151, after_ms=1) == FallbackDecision(True, began=FallbackReason.FOLLOWER_STUCK)
     assert asked.at(160, after_ms=HEALTHY_FOR_MS - 1) == LEADER  # announcements were in time all along
     assert asked.at(160, after_ms=1).ended == FallbackEnd(FOLLOWER, FallbackReason.FOLLOWER_STUCK, 0)
@@ -124,17 +130,32 @@ def test_standing_still_counts_only_while_there_is_something_to_find() -> None:
     nothing = HEALTHY._replace(announced_to=150, unannounced_ms=None, log_end_offset=150)
     for _ in range(20):
         assert asked.at(150, nothing, after_ms=1000) == BUCKET
-    assert asked.at(150, HEALTHY, after_ms=4999) == BUCKET
-    assert asked.at(150, HEALTHY, after_ms=4999) == BUCKET
-    assert asked.at(150, HEALTHY, after_ms=1).began is FallbackReason.FOLLOWER_STUCK
+    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.stands(150, 4999) == BUCKET
+    assert asked.at(150, after_ms=1).began is FallbackReason.FOLLOWER_STUCK
+
+
+def test_a_follower_that_was_away_did_not_stand_still_meanwhile() -> None:
+    asked = Asked()
+    asked.at(150)
+    for _ in range(9):
+        assert asked.at(150, after_ms=500) == BUCKET
+    assert asked.at(150, after_ms=20_000) == BUCKET  # it is back, and has yet to look into the bucket
+    assert asked.at(151, after_ms=500) == BUCKET
+    asked = Asked()
+    asked.at(150)
+    assert asked.at(150, after_ms=20_000) == BUCKET
+    for _ in range(9):
+        assert asked.at(150, after_ms=500) == BUCKET
+    assert asked.at(150, after_ms=500).began is FallbackReason.FOLLOWER_STUCK
 
 
 def test_where_it_is_forbidden_what_is_stuck_is_to_be_uploaded_again_each_time() -> None:
     asked = Asked(is_enabled=False)
     assert asked.at(150, HEALTHY._replace(unannounced_ms=60_000, is_metadata_failing=True)) == BUCKET
-    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.stands(150, 4999) == BUCKET
     assert asked.at(150, after_ms=1) == FallbackDecision(False, republish=True)
-    assert asked.at(150, after_ms=4999) == BUCKET
+    assert asked.stands(150, 4999) == BUCKET
     assert asked.at(150, after_ms=1) == FallbackDecision(False, republish=True)
 
 
