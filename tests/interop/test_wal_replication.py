@@ -37,6 +37,7 @@ RECORD_BYTES = 1600
 BATCH_BYTES = 32768
 PARTITIONS = 4
 READ_TIMEOUT_S = 60
+STANDSTILL_S = 0.5
 S3_BROKERS = 2
 RACKS = {"replica.selector.class": RACK_AWARE_REPLICA_SELECTOR}
 PATIENT = {  # a server with a disk and a processor that others use as well
@@ -162,5 +163,8 @@ def sent_bytes(cluster: WalCluster, topic: str, node_id: int) -> float:
 
 
 def test_nobody_is_warned_of_a_healthy_cluster(cluster: WalCluster) -> None:
+    stood_still_s = max(broker.metric("broker_event_loop_lag_longest_seconds") for broker in cluster.brokers)
+    if stood_still_s > STANDSTILL_S:
+        pytest.skip(f"a broker got no processor for {stood_still_s:.1f} s, and others may well complain of that")
     logged = {node_id: warnings_logged(cluster.broker(node_id).log_text()) for node_id in cluster.node_ids}
     assert logged == {node_id: [] for node_id in cluster.node_ids}
