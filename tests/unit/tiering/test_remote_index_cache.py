@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 from uuid import UUID
 
 import pytest
 
-from broker.common.disk import InlineDiskExecutor
+from broker.common.disk import DiskExecutor, InlineDiskExecutor
 from broker.common.errors import StorageFailure
 from broker.objectstore.decorated import Operation
 from broker.objectstore.failing_object_store import Fault
@@ -17,6 +18,9 @@ from broker.tiering.remote_index_cache import RemoteIndexCache
 from tests.support.sim_disk import SimFileSystem
 
 from .storage_world import Aborted, Bucket, Made, batch, make_segment, storage_manager
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LOGS = Path("/logs")
 CACHE = LOGS / "remote-log-index-cache"
@@ -38,11 +42,15 @@ class World:
         return make_segment(self.remote_disk, number, batches, aborted=[Aborted(5, base, base + 2, base + 3)])
 
     @contextlib.asynccontextmanager
-    async def cache(self, size_max_bytes: int = 1000, **keywords: int) -> AsyncIterator[RemoteIndexCache]:
+    async def cache(
+        self, size_max_bytes: int = 1000, disk: DiskExecutor | None = None, **keywords: int
+    ) -> AsyncIterator[RemoteIndexCache]:
         async with self.storage.running():
             for each in self.made:
                 await self.storage.copy_log_segment_data(each.segment, each.data)
-            cache = RemoteIndexCache(LOGS, size_max_bytes, self.storage, self.disk, InlineDiskExecutor(), **keywords)
+            cache = RemoteIndexCache(
+                LOGS, size_max_bytes, self.storage, self.disk, disk or InlineDiskExecutor(), **keywords
+            )
             async with cache.running():
                 yield cache
 
@@ -191,12 +199,13 @@ async def test_a_missing_index_is_told_but_for_that_of_transactions() -> None:
 async def test_failures_of_the_store_are_told_to_all_who_wait() -> None:
     world = World()
     async with world.cache() as cache:
-        world.bucket.failing.fail_next(Operation.HEAD, *[Fault.RESET] * 6)
+        world.bucket.failing.fail_next(
+            Operation.HEAD, *[Fault.RESET] * 4
+        )  # each of three requests, and one of their repetitions
         one = world.made[0].segment
         answers = await asyncio.gather(cache.indexes(one), cache.indexes(one), return_exceptions=True)
         assert [type(each) for each in answers] == [RemoteStorageError] * 2
         assert cache.size_bytes == 0
-        world.bucket.failing._next.clear()
         await world.ask(cache, 1)
 
 
@@ -232,3 +241,40 @@ async def test_a_file_that_cannot_be_removed_is_removed_by_the_next_start() -> N
     world.disk.heal()
     async with world.cache():
         assert world.disk.list_directory(CACHE) == []
+
+
+class GatedDisk(InlineDiskExecutor):
+    """Waits before it reads or writes anything while the gate is shut."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        await self.gate.wait()
+        return function(*args, **kwargs)
+
+
+async def test_what_is_read_from_the_disk_counts_as_used() -> None:
+    world = World()
+    async with world.cache(2 * SIZE, memory_max_bytes=1) as cache:
+        await world.ask(cache, 1, 2, 1, 3)
+        await asyncio.sleep(0)
+        assert (world.cached(), cache.downloads) == ([10, 30], 3)
+
+
+async def test_files_that_are_being_read_are_not_evicted() -> None:
+    world = World()
+    disk = GatedDisk()
+    async with world.cache(disk=disk, memory_max_bytes=1) as cache:
+        await world.ask(cache, 1, 2)
+        disk.gate.clear()
+        asking = asyncio.create_task(world.ask(cache, 1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await world.ask(cache, 2)  # in memory: the first one is the one used longest ago now
+        cache.resize(1)
+        cache.remove([UUID(int=1)])
+        disk.gate.set()
+        await asking
+        assert (cache.corruptions, cache.downloads, world.cached()) == (0, 2, [10, 20])

@@ -243,6 +243,16 @@ async def test_25_the_first_record_of_a_timestamp(compression: CompressionType) 
             assert found == expected, (timestamp, start)
 
 
+async def test_25_the_indexes_tell_where_to_look_for_a_timestamp() -> None:
+    world = World(chunk_bytes=2 * SIZE)
+    one = world.add(*(batch(offset, timestamp=1000 + offset) for offset in range(20))).segment
+    async with world.reader() as reader:
+        assert await reader.find_offset_by_timestamp(one, 1015, 0) == (1015, 15, -1)
+        assert world.bucket.inner.ranges == [(14 * SIZE, 16 * SIZE - 1)]
+        assert await reader.find_offset_by_timestamp(one, 0, 18) == (1018, 18, -1)
+        assert world.bucket.inner.ranges[1:] == [(18 * SIZE, 20 * SIZE - 1)]
+
+
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 70, SIZE + 3, 2 * SIZE - 1])
 async def test_wrong_bytes_are_told_and_not_kept(position: int) -> None:
     world = World()
