@@ -50,6 +50,9 @@ class MeasuredReplicas(Protocol):
     def topic_counts(self) -> Mapping[str, Any]: ...
 
 
+LagOf = Callable[[MeasuredPartition, MeasuredFollower], float]
+
+
 class ReplicationPathMetrics:
     """Nothing is counted here: `observe` names the owners."""
 
@@ -79,12 +82,20 @@ class ReplicationPathMetrics:
             "bytes",
             "About how many bytes those are, by the mean size of a record in the log.",
             lambda partition, follower: self._bytes(partition, follower),
-            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalFollowerLagBytes,topic=*",
         )
         self._lag(
             "seconds",
             "How long ago such a follower last had everything.",
             lambda partition, follower: self._seconds(partition, follower),
+        )
+        registry.collected(
+            "kafka_server_brokertopicmetrics_remotewalfollowerlagbytes",
+            "gauge",
+            "broker_replication_lag_bytes of partitions that go through a bucket, by topic, whatever path their "
+            "records take now.",
+            ("topic",),
+            self._worst(lambda partition, follower: self._bytes(partition, follower), _topic_through_bucket),
+            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalFollowerLagBytes,topic=*",
         )
 
     def observe(
@@ -110,34 +121,33 @@ class ReplicationPathMetrics:
             for (path, zone), size in by_zone.items():
                 yield (topic, path, zone, self._own_zone), size
 
-    def _lag(
-        self,
-        unit: str,
-        documentation: str,
-        value: Callable[[MeasuredPartition, MeasuredFollower], float],
-        *,
-        bean: str | None = None,
-    ) -> None:
+    def _lag(self, unit: str, documentation: str, value: LagOf) -> None:
+        self._registry.collected(
+            f"broker_replication_lag_{unit}",
+            "gauge",
+            f"{documentation} By topic and path.",
+            ("topic", "path"),
+            self._worst(value, lambda partition: (partition.topic_partition.topic, _path_of(partition))),
+        )
+
+    def _worst(
+        self, value: LagOf, labels_of: Callable[[MeasuredPartition], tuple[str, ...] | None]
+    ) -> Callable[[], Iterable[Sample | None]]:
+        """The highest value of led partitions with the same labels; None: of those it is not told."""
+
         def read() -> Iterable[Sample | None]:
             partitions = [] if self._replicas is None else list(self._replicas.partitions())
-            worst: dict[tuple[str, str], float] = {}
+            worst: dict[tuple[str, ...], float] = {}
             for number, partition in enumerate(partitions, start=1):
-                if partition.is_leader and partition.local_log is not None and partition.remote_replicas:
-                    key = (partition.topic_partition.topic, _path_of(partition))
+                is_measured = partition.is_leader and partition.local_log is not None and partition.remote_replicas
+                if is_measured and (key := labels_of(partition)) is not None:
                     lag = max(value(partition, follower) for follower in partition.remote_replicas.values())
                     worst[key] = max(worst.get(key, 0), lag)
                 if number % OWNERS_PER_PAUSE == 0:
                     yield PAUSE
             yield from worst.items()
 
-        self._registry.collected(
-            f"broker_replication_lag_{unit}",
-            "gauge",
-            f"{documentation} By topic and path.",
-            ("topic", "path"),
-            read,
-            bean=bean,
-        )
+        return read
 
     def _records(self, partition: MeasuredPartition, follower: MeasuredFollower) -> int:
         log: MeasuredLog = partition.local_log
@@ -152,6 +162,10 @@ class ReplicationPathMetrics:
         if self._records(partition, follower) == 0 or follower.last_caught_up_time_ms < 0:
             return 0  # or it has never been caught up: nobody knows since when
         return max(0, self._monotonic_ms() - follower.last_caught_up_time_ms) / 1000
+
+
+def _topic_through_bucket(partition: MeasuredPartition) -> tuple[str] | None:
+    return None if partition.leader_wal is None else (partition.topic_partition.topic,)
 
 
 def _path_of(partition: MeasuredPartition) -> str:

@@ -95,6 +95,9 @@ MOVED_BY_UNIT_TEST = {
     "broker_wal_metadata_retention_violations": _WAL_OWNERS,
     "broker_replication_bytes_total": _PATHS.format("test_bytes_are_told_by_path_and_zones"),
     "broker_replication_lag_records": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
+    "kafka_server_brokertopicmetrics_remotewalfollowerlagbytes": _PATHS.format(
+        "test_followers_of_buckets_are_also_told_of_by_topic_alone"
+    ),
     "broker_replication_lag_bytes": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
     "broker_replication_lag_seconds": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
     "broker_cost_dollars_total": _COSTS,

@@ -114,6 +114,22 @@ def test_lags_have_the_path_their_records_take_now() -> None:
     assert (world.lag("records", "t", "wal"), world.lag("records", "t", "fallback")) == (None, 5)
 
 
+def test_followers_of_buckets_are_also_told_of_by_topic_alone() -> None:
+    world = World()
+    wal = LeaderWal()
+    world.replicas.hosted = [
+        Partition(TopicPartition("t", 0), leader_wal=wal).follower(2, 95, 9_900),
+        Partition(TopicPartition("t", 1), leader_wal=LeaderWal()).follower(2, 97, 9_900).follower(3, 98, 9_900),
+        Partition(TopicPartition("t", 2)).follower(2, 10, 9_900),
+        Partition(TopicPartition("classic", 0)).follower(2, 10, 9_900),
+    ]
+    name = "kafka_server_brokertopicmetrics_remotewalfollowerlagbytes"
+    assert world.registry.prometheus.get_sample_value(name, {"topic": "t"}) == 250
+    wal.is_falling_back = True
+    assert world.registry.prometheus.get_sample_value(name, {"topic": "t"}) == 250
+    assert world.registry.prometheus.get_sample_value(name, {"topic": "classic"}) is None
+
+
 def test_who_was_never_caught_up_lacks_what_the_log_still_has() -> None:
     world = World()
     deleted = Log(log_start_offset=60, log_end_offset=100, size_bytes=4000)
