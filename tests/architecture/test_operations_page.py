@@ -8,7 +8,7 @@ from broker.metrics.reference import all_metrics
 from broker.server.supported_features import FORMAT_ADVICE
 from tests.support.apache_controllers import FORMAT_ARGUMENTS, LATEST_RELEASE
 
-from .source_tree import ROOT, modules
+from .source_tree import PACKAGE, ROOT, modules
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
@@ -39,6 +39,14 @@ def test_the_lines_of_the_log_it_names_are_written() -> None:
     source = "\n".join(path.read_text() for path in modules())
     assert len(named) > 20
     assert not [event for event in named if f'"{event}"' not in source]
+
+
+def test_what_replication_through_buckets_complains_of_is_on_the_page() -> None:
+    parts = [*PACKAGE.glob("wal/*.py"), *PACKAGE.glob("objectstore/*.py"), *PACKAGE.glob("server/*wal*.py")]
+    complaint = re.compile(r'(?:\.warning|\.error|\bsay|_say|_tell|_give_up)\((?:[a-z_.]+, )*\s*"([a-z_]+)"')
+    events = {event for path in parts for event in complaint.findall(path.read_text())}
+    assert len(events) > 30
+    assert not [event for event in sorted(events) if f"`{event}`" not in PAGE]
 
 
 # Lines of the log that begin like metrics.
