@@ -10,11 +10,17 @@ import pytest
 from broker.common.chance import Chance
 from broker.common.disk import ThreadDiskExecutor
 from broker.common.file_system import OsFileSystem, read_file
+from broker.common.tasks import BackgroundTasks
+from broker.log.transaction_index import AbortedTransaction
 from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.objectstore.objects import PartSizes
 from broker.tiering.errors import RemoteResourceNotFoundError
 from broker.tiering.object_remote_storage_manager import PIECE_BYTES
+from broker.tiering.remote_index_cache import RemoteIndexCache
+from broker.tiering.remote_log_chunks import RemoteLogChunks
+from broker.tiering.remote_log_reader import RemoteLogReader
+from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
 from broker.tiering.remote_storage_context import RemoteStorageContext, RemoteStorageSettings
 from broker.tiering.remote_storage_manager import IndexType, RemoteStorageManager, make_remote_storage_manager
 from tests.contract.object_stores import S3
@@ -104,3 +110,41 @@ async def test_empty_indexes(manager: RemoteStorageManager, tmp_path: Path) -> N
     await manager.copy_log_segment_data(made.segment, empty)
     assert await manager.fetch_index(made.segment, IndexType.OFFSET) == b""
     assert await manager.fetch_index(made.segment, IndexType.LEADER_EPOCH) == b""
+
+
+class Partition:
+    """What a reader asks about it."""
+
+    def __init__(self, *made: Made) -> None:
+        self._segments = [each.segment for each in made]
+
+    async def segment_at(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        return next((each for each in self._segments if each.start_offset <= offset <= each.end_offset), None)
+
+    def local_aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        return [AbortedTransaction(9, 0, upper_bound_offset, upper_bound_offset)]
+
+
+async def test_a_log_is_read_from_what_is_stored(manager: RemoteStorageManager, tmp_path: Path) -> None:
+    batches = [batch(offset, size=1000, timestamp=5000 + offset) for offset in range(6)]
+    disk, file_system = ThreadDiskExecutor(2), OsFileSystem()
+    first = make_segment(file_system, 1, batches[:3], directory=tmp_path / "log")
+    second = make_segment(file_system, 2, batches[3:], aborted=[Aborted(8, 1, 5, 0)], directory=tmp_path / "log")
+    for each in (first, second):
+        await manager.copy_log_segment_data(each.segment, each.data)
+    partition = Partition(first, second)
+    async with BackgroundTasks("test") as tasks:
+        chunks = RemoteLogChunks(manager, tasks, chunk_bytes=1500)
+        cache = RemoteIndexCache(tmp_path / "cache", 1 << 20, manager, file_system, disk)
+        async with cache.running():
+            reader = RemoteLogReader(cache, chunks, disk)
+            offset, records = 0, bytearray()
+            while offset < 6:
+                found = await reader.read(partition, offset, 2500, min_one_message=True, only_committed=True)
+                records += found.records
+                assert [each.producer_id for each in found.aborted or ()] == [8, 9]
+                offset += len(found.records) // len(batches[0])
+            assert records == b"".join(batches)
+            assert await reader.find_offset_by_timestamp(second.segment, 5004, 0) == (5004, 4, -1)
+            assert cache.downloads == 2
+    disk.close()
