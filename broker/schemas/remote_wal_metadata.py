@@ -125,31 +125,35 @@ RECORD_TYPES: Final[dict[int, type[RemoteWalMetadataRecord]]] = {
 }
 
 
+def slice_record(
+    combined: RemoteWalCombinedLogSegmentMetadataRecord, entry: RemoteWalSliceEntry
+) -> RemoteWalLogSegmentMetadataRecord:
+    """The event of a single slice of an object."""
+    return RemoteWalLogSegmentMetadataRecord(
+        remote_log_segment_id=entry.remote_log_segment_id,
+        combined_segment_id=combined.combined_segment_id,
+        start_offset=entry.start_offset,
+        end_offset=entry.end_offset,
+        broker_id=combined.broker_id,
+        leader_epoch=entry.leader_epoch,
+        max_timestamp_ms=entry.max_timestamp_ms,
+        event_timestamp_ms=combined.event_timestamp_ms,
+        segment_leader_epochs=entry.segment_leader_epochs,
+        segment_size_in_bytes=entry.size_in_bytes,
+        bucket=combined.bucket,
+        object_key=combined.object_key,
+        position_in_object=entry.position_in_object,
+        slice_crc32c=entry.slice_crc32c,
+        custom_metadata=combined.custom_metadata,
+        remote_log_segment_state=combined.state,
+    )
+
+
 def slice_records(
     combined: RemoteWalCombinedLogSegmentMetadataRecord,
 ) -> tuple[RemoteWalLogSegmentMetadataRecord, ...]:
     """The events of single slices that follow the combined one, in its order."""
-    return tuple(
-        RemoteWalLogSegmentMetadataRecord(
-            remote_log_segment_id=entry.remote_log_segment_id,
-            combined_segment_id=combined.combined_segment_id,
-            start_offset=entry.start_offset,
-            end_offset=entry.end_offset,
-            broker_id=combined.broker_id,
-            leader_epoch=entry.leader_epoch,
-            max_timestamp_ms=entry.max_timestamp_ms,
-            event_timestamp_ms=combined.event_timestamp_ms,
-            segment_leader_epochs=entry.segment_leader_epochs,
-            segment_size_in_bytes=entry.size_in_bytes,
-            bucket=combined.bucket,
-            object_key=combined.object_key,
-            position_in_object=entry.position_in_object,
-            slice_crc32c=entry.slice_crc32c,
-            custom_metadata=combined.custom_metadata,
-            remote_log_segment_state=combined.state,
-        )
-        for entry in combined.slices
-    )
+    return tuple(slice_record(combined, entry) for entry in combined.slices)
 
 
 def encode(record: RemoteWalMetadataRecord) -> bytes:

@@ -23,7 +23,7 @@ from broker.replication.partition import Partition
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
 from broker.wal.backfill_plan import BackfillPlan
 from broker.wal.bucket_coverage import BucketCoverage
-from broker.wal.combined_segment import build_combined_segment, with_slices
+from broker.wal.combined_segment import CombinedSegment, build_combined_segment, with_slices
 from broker.wal.combiner import Combiner, count_stored
 from broker.wal.coverage_index import OffsetRange
 from broker.wal.object_identities import ObjectIdentities
@@ -54,7 +54,8 @@ _BACKFILL_ID: Final = -1  # these ranges are not the upload queue's
 class Publisher(Protocol):
     """What announces (`RemoteWalMetadataPublisher`)."""
 
-    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None: ...
+    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None) -> None: ...
+    async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None: ...
     async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None: ...
 
 
@@ -301,10 +302,10 @@ class Backfill:
         count_stored(self._stats, combined)
         for each in reads:
             self._stats.of(each.plan.place.topic).republish_bytes += each.slice.size
-        await self._announce(reads, combined.metadata)
+        await self._announce(reads, combined)
         return size_bytes
 
-    async def _announce(self, reads: Sequence[_Read], metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+    async def _announce(self, reads: Sequence[_Read], combined: CombinedSegment) -> None:
         def current() -> set[object]:
             return {
                 each.slice.slice_id
@@ -315,13 +316,15 @@ class Backfill:
         slice_ids = {each.slice.slice_id for each in reads} & current()
         if not slice_ids:
             return  # an orphan, for the sweep
-        publishing = self._tasks.start(
-            f"publish:{metadata.object_key}", self._publisher.publish(with_slices(metadata, slice_ids))
-        )
+        metadata = with_slices(combined.metadata, slice_ids)
+        event = combined.event if metadata is combined.metadata else None
+        publishing = self._tasks.start(f"publish:{metadata.object_key}", self._publisher.publish(metadata, event))
         while not publishing.done():
             await asyncio.wait([publishing], timeout=RETRY_SECONDS)
             if not publishing.done() and not current():
                 publishing.cancel()
+        if not publishing.cancelled():
+            await self._publisher.publish_slices(metadata)
 
     async def _give_way(self) -> None:
         loop = asyncio.get_running_loop()

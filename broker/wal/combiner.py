@@ -49,7 +49,8 @@ class Publisher(Protocol):
 
     @property
     def is_failing(self) -> bool: ...
-    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None: ...
+    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None) -> None: ...
+    async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None: ...
 
 
 class Combiner:
@@ -347,7 +348,7 @@ class Combiner:
         self._pace.stored()
         self._backoff_ms = self._not_before_ms = 0
         self._trial = None
-        self._stored[sealed] = dataclasses.replace(combined, event=b"", buffers=())
+        self._stored[sealed] = dataclasses.replace(combined, buffers=())
         self._queue.stored(sealed, _now_ms())
         self._announce()
         self._wake()
@@ -370,15 +371,19 @@ class Combiner:
     def _announce(self) -> None:
         """Publish what may be published now: an object waits for those before it with the same partitions."""
         for sealed in self._queue.announceable():
-            metadata = with_slices(self._stored[sealed].metadata, sealed.current_slice_ids)
+            stored = self._stored[sealed]
+            metadata = with_slices(stored.metadata, sealed.current_slice_ids)
+            event = stored.event if metadata is stored.metadata else None
             self._publishing[sealed] = self._tasks.start(
-                f"publish:{metadata.object_key}", self._publish(sealed, metadata)
+                f"publish:{metadata.object_key}", self._publish(sealed, metadata, event)
             )
         for gone in [each for each in self._stored if not self._queue.holds(each)]:
             del self._stored[gone]  # nothing of it held any more: an orphan, for the sweep
 
-    async def _publish(self, sealed: CombinedObject, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
-        await self._publisher.publish(metadata)
+    async def _publish(
+        self, sealed: CombinedObject, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None
+    ) -> None:
+        await self._publisher.publish(metadata, event)
         self._publishing.pop(sealed, None)
         now_ms = _now_ms()
         for each in sealed.reservations.values():
@@ -387,6 +392,7 @@ class Combiner:
         self._queue.acknowledged(sealed)
         self._announce()
         self._wake()
+        await self._publisher.publish_slices(metadata)
 
     def _give_up(self, announced: CombinedObject) -> None:
         if (publishing := self._publishing.pop(announced, None)) is not None:

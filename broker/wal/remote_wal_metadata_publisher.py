@@ -6,6 +6,7 @@ must not get lost while its object is there.  Announcing it twice is harmless, f
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
@@ -22,7 +23,7 @@ from broker.schemas.remote_wal_metadata import (
     RemoteWalPartitionInvalidateRecord,
     TopicIdPartitionEntry,
     encode,
-    slice_records,
+    slice_record,
 )
 from broker.wal.metadata_topic import MetadataTopic, MetadataTopicError
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
@@ -32,6 +33,8 @@ log = structlog.get_logger(__name__)
 FAILING_SECONDS: Final = 1.0  # without an acknowledgement: records must then reach followers another way
 RETRY_SECONDS: Final = 0.1  # the topic itself waits and tries again: only what it refuses at once comes here
 RETRY_SECONDS_MAX: Final = 1.0
+BREATHE_SECONDS: Final = 0.001
+UNTOLD_MAX: Final = 64  # objects; more can be announced only by a broker that has no time for what nobody needs
 APPEND_BYTES_MAX: Final = 256 * 1024  # in one append, so that it fits into a batch whatever the object is like
 
 
@@ -58,20 +61,41 @@ class RemoteWalMetadataPublisher:
         self._stats = stats
         self._waiting: dict[int, float] = {}  # since when, oldest first
         self._numbers = itertools.count()
+        self._untold: deque[RemoteWalCombinedLogSegmentMetadataRecord] = deque()  # announced, and not its slices
+        self._is_telling = False
+        self._worked_since = 0.0  # since when nobody else could run
         self._last_error_at: float | None = None
         self._has_failed = False  # since the last acknowledgement
         self.error_count = 0
-        self.slice_error_count = 0  # appends of slice events that were refused, and are not repeated
+        self.slice_error_count = 0  # appends of slice events that were refused or left out, and are not repeated
 
-    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None = None) -> None:
         """Announce an object until that is acknowledged, or this is cancelled; what was sent may then still arrive.
 
-        The events of its slices follow by themselves.  Whoever reads that of the object has no need of them.
+        `event` is the metadata encoded, where somebody has done that already.
         """
-        value = encode(metadata)
+        value = event or encode(metadata)
         await self._send(lambda count: [_Append(combined_event_partition_of(metadata.broker_id, count), (value,))])
-        if self._config.current.remote_wal_metadata_slice_events_enable:
-            self._publish_slices(metadata)
+
+    async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+        """The events of its slices, behind those of objects that were announced before.  Nobody waits for them to be
+        acknowledged: whoever reads the event of the object has no need of them.
+        """
+        if not self._config.current.remote_wal_metadata_slice_events_enable:
+            return
+        if len(self._untold) >= UNTOLD_MAX:
+            self.slice_error_count += 1
+            return
+        self._untold.append(metadata)
+        if self._is_telling:
+            return  # whoever is at it goes on with these
+        self._is_telling = True
+        self._worked_since = self._now()
+        try:
+            while self._untold:
+                await self._tell_slices(self._untold.popleft())
+        finally:
+            self._is_telling = False
 
     async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
         """Void what earlier leaders announced from an offset on (key 7); otherwise as `publish`."""
@@ -102,19 +126,25 @@ class RemoteWalMetadataPublisher:
         """Whether the last thing heard was a refusal, or nothing was heard for a second."""
         return self._has_failed or self.oldest_wait_seconds > FAILING_SECONDS
 
-    def _publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+    async def _tell_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
         """Each where its partition's events are, in order."""
         count = self._topic.partition_count
         if count is None:
             return
         by_partition: dict[int, list[bytes]] = {}
-        for record in slice_records(metadata):
-            about = record.remote_log_segment_id.topic_id_partition
+        for entry in metadata.slices:
+            about = entry.remote_log_segment_id.topic_id_partition
             place = metadata_partition_of(about.id, about.partition, count)
-            by_partition.setdefault(place, []).append(encode(record))
+            by_partition.setdefault(place, []).append(encode(slice_record(metadata, entry)))
+            await self._breathe()
         for place, values in by_partition.items():
             for portion in _portions(values):
                 self._topic.append(place, portion, may_linger=True).add_done_callback(self._slices_ended)
+
+    async def _breathe(self) -> None:
+        if self._now() - self._worked_since > BREATHE_SECONDS:
+            await asyncio.sleep(0)
+            self._worked_since = self._now()
 
     def _slices_ended(self, answer: "asyncio.Future[None]") -> None:
         if not answer.cancelled() and (error := answer.exception()) is not None:

@@ -49,6 +49,7 @@ def test_47_exactly_what_is_uncovered_goes_into_the_own_bucket(tmp_path: Path) -
         ]
         assert {each.leader_epoch for each in world.publisher.entries} == {1}
         assert world.publisher.offsets() == [(0, 9), (30, 49), (50, 59)]
+        assert (world.publisher.encoded, world.publisher.with_slices) == (0, world.publisher.published)
         assert world.stats.of("t").republish_bytes == world.stats.of("t").copy_bytes * 3 // 4
         assert world.backfill.is_idle
 

@@ -57,6 +57,7 @@ def test_13_one_object_holds_slices_of_many_partitions_back_to_back(tmp_path: Pa
         ((key, data),) = world.buckets.objects().items()
         (metadata,) = world.publisher.published
         assert read_object(data) == metadata
+        assert (world.publisher.encoded, world.publisher.with_slices) == (0, [metadata])
         assert (metadata.object_key, metadata.bucket, metadata.broker_epoch) == (key, "file:///zone-a", 11)
         assert [world.publisher.offsets(index) for index in range(4)] == [[(0, 1)]] * 4
         assert world.stats.of("t").copy_requests == 1

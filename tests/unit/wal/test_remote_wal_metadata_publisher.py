@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -60,6 +61,10 @@ class Publishing:
         clock = SettableClock(2_500)
         self.publisher = RemoteWalMetadataPublisher(self.topic, ConfigHolder(config), BROKER, clock, self.stats)
 
+    async def publish(self) -> None:
+        await self.publisher.publish(COMBINED)
+        await self.publisher.publish_slices(COMBINED)
+
     @property
     def sent(self) -> list[tuple[int, RemoteWalMetadataRecord]]:
         return [(partition, decode(value)) for partition, values in self.topic.appends for value in values]
@@ -69,7 +74,7 @@ async def test_the_object_is_told_first_and_each_slice_where_its_partition_is() 
     assert (COMBINED_PLACE, FOO_PLACE, BAR_PLACE) == (40, 5, 13)
     publishing = Publishing()
 
-    await publishing.publisher.publish(COMBINED)
+    await publishing.publish()
 
     first, second, third = slice_records(COMBINED)
     assert [each.start_offset for each in (first, second, third)] == [0, 3, 5]
@@ -81,7 +86,7 @@ async def test_the_object_is_told_first_and_each_slice_where_its_partition_is() 
 async def test_slices_need_not_be_told_one_by_one() -> None:
     publishing = Publishing(remote_wal_metadata_slice_events_enable="false")
 
-    await publishing.publisher.publish(COMBINED)
+    await publishing.publish()
 
     assert publishing.sent == [(40, COMBINED)]
 
@@ -111,7 +116,7 @@ def test_what_is_refused_is_sent_again_as_it_was_until_it_is_acknowledged() -> N
     publishing.topic.lose_answers = 1
 
     async def story(loop: SimLoop) -> None:
-        await publishing.publisher.publish(COMBINED)
+        await publishing.publish()
         assert loop.time() == pytest.approx(0.1 + 0.2 + 0.4)
         assert (publishing.publisher.error_count, publishing.publisher.is_failing) == (3, False)
         assert publishing.publisher.last_error_age == pytest.approx(0.4)
@@ -127,7 +132,7 @@ def test_slices_are_told_behind_their_object_and_nobody_waits_for_them() -> None
     publishing = Publishing(topic)
 
     async def story(loop: SimLoop) -> None:
-        task = asyncio.create_task(publishing.publisher.publish(COMBINED))
+        task = asyncio.create_task(publishing.publish())
         await asyncio.sleep(0.5)
         assert [partition for partition, _ in topic.appends] == [COMBINED_PLACE]
         topic.unanswered[0].set_result(None)
@@ -154,7 +159,7 @@ def test_an_event_waits_for_the_topic() -> None:
 
     async def story(loop: SimLoop) -> None:
         loop.call_later(1.55, lambda: setattr(publishing.topic, "partition_count", COUNT))
-        waiting = asyncio.create_task(publishing.publisher.publish(COMBINED))
+        waiting = asyncio.create_task(publishing.publish())
         await asyncio.sleep(1.2)
         assert publishing.publisher.is_failing
         await waiting
@@ -197,7 +202,7 @@ def test_who_gives_up_leaves_nothing_waiting() -> None:
     publishing = Publishing(topic)
 
     async def story(loop: SimLoop) -> None:
-        task = asyncio.create_task(publishing.publisher.publish(COMBINED))
+        task = asyncio.create_task(publishing.publish())
         await asyncio.sleep(0.5)
         topic.unanswered[0].set_exception(MetadataTopicError("no"))
         await asyncio.sleep(0.5)
@@ -214,7 +219,42 @@ async def test_one_append_is_never_too_large_for_a_batch(monkeypatch: pytest.Mon
     monkeypatch.setattr(remote_wal_metadata_publisher, "APPEND_BYTES_MAX", 200)
     publishing = Publishing()
 
-    await publishing.publisher.publish(COMBINED)
+    await publishing.publish()
 
     assert sorted(partition for partition, _ in publishing.topic.appends) == [5, 5, 13, 40]
     assert [record for place, record in publishing.sent if place == 5] == list(slice_records(COMBINED)[:2])
+
+
+async def test_what_is_encoded_already_is_sent_as_it_is() -> None:
+    publishing = Publishing()
+
+    await publishing.publisher.publish(COMBINED, b"encoded")
+
+    assert publishing.topic.appends == [(COMBINED_PLACE, (b"encoded",))]
+
+
+async def test_others_run_between_slices_and_objects_are_told_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_wal_metadata_publisher, "BREATHE_SECONDS", -1)
+    publishing = Publishing()
+    later = dataclasses.replace(COMBINED, slices=COMBINED.slices[1:])
+    first = asyncio.create_task(publishing.publisher.publish_slices(COMBINED))
+    await asyncio.sleep(0)
+    assert not first.done()
+    await publishing.publisher.publish_slices(later)  # left to the one that is at it
+    assert publishing.topic.appends == []
+    await first
+    assert [record for _, record in publishing.sent] == [*slice_records(COMBINED), *slice_records(later)]
+
+
+async def test_slices_nobody_has_time_to_tell_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_wal_metadata_publisher, "BREATHE_SECONDS", -1)
+    monkeypatch.setattr(remote_wal_metadata_publisher, "UNTOLD_MAX", 2)
+    publishing = Publishing()
+    first = asyncio.create_task(publishing.publisher.publish_slices(COMBINED))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        await publishing.publisher.publish_slices(COMBINED)
+    await first
+    assert (len(publishing.sent), publishing.publisher.slice_error_count) == (9, 1)
+    await publishing.publisher.publish_slices(COMBINED)
+    assert len(publishing.sent) == 12

@@ -12,7 +12,7 @@ from broker.common.identifiers import TopicIdPartition, TopicPartition
 from broker.objectstore.failing_object_store import FailingObjectStore
 from broker.records.record_batch import batches
 from broker.replication.partition import Partition
-from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
+from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord, encode
 from broker.wal.backfill import Backfill
 from broker.wal.combiner import Combiner
 from broker.wal.leader_partition import WalLeaderPartition
@@ -45,18 +45,26 @@ class RememberingPublisher:
         self.seconds = 0.0
         self.is_failing = False
         self.begun: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
+        self.encoded = 0  # events that had to be encoded once more
+        self.with_slices: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
         self.published: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
         self.invalidated: list[tuple[TopicIdPartition, int, int]] = []
         self.may_go = asyncio.Event()
         self.may_go.set()
         self.on_published: Callable[[RemoteWalCombinedLogSegmentMetadataRecord], None] = lambda metadata: None
 
-    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+    async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None) -> None:
+        assert event is None or event == encode(metadata)
         self.begun.append(metadata)
+        self.encoded += event is None
         await asyncio.sleep(self.seconds)
         await self.may_go.wait()
         self.published.append(metadata)
         self.on_published(metadata)
+
+    async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+        assert metadata in self.published
+        self.with_slices.append(metadata)
 
     async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
         await self.may_go.wait()
