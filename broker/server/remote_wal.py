@@ -48,6 +48,7 @@ class RemoteWal:
         self.topic = self._build_topic(forwarding)
         self.publisher = RemoteWalMetadataPublisher(self.topic, self._config, self._identity.node_id, clock, self.stats)
         self.objects = WalObjectTable(self._identity.cluster_id, self._identity.node_id)
+        self.objects.forgotten_until_ms = clock.now_ms()  # reading goes on where an earlier process was
         self.costs = self._build_costs()
         identities = self._identities(lifecycle)
         slices = SliceReader(reading.outside.disk, reading.outside.chance.uuid)

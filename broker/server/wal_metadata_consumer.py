@@ -23,7 +23,7 @@ SAVE_SECONDS: Final = 10.0
 
 
 class WalMetadataConsumer:
-    """`may_resume` tells for which partitions an earlier run's position is enough; others begin in the past."""
+    """What is assigned and what is read; the fetchers do the reading."""
 
     def __init__(
         self,
@@ -34,7 +34,6 @@ class WalMetadataConsumer:
         on_metadata: OnMetadata,
         *,
         retention_ms: int,
-        may_resume: Callable[[int], bool] = lambda partition: True,
     ) -> None:
         self._routes = routes
         self._connect = connect
@@ -42,7 +41,6 @@ class WalMetadataConsumer:
         self._clock = clock
         self._on_metadata = on_metadata
         self._retention_ms = retention_ms
-        self._may_resume = may_resume
         self._readings: dict[int, WalMetadataReading] = {}
         self._fetchers: dict[LeaderAddress, WalMetadataFetcher] = {}
         self._tasks = BackgroundTasks("wal-metadata-consumer")
@@ -142,7 +140,7 @@ class WalMetadataConsumer:
 
     def remembered(self, reading: WalMetadataReading, route: Route) -> MetadataPosition | None:
         position = self._positions.take(route.topic_id, reading.partition)
-        return position if reading.may_resume and self._may_resume(reading.partition) else None
+        return position if reading.may_resume else None
 
     def oldest_timestamp(self) -> int:
         return max(0, self._clock.now_ms() - self._retention_ms)

@@ -27,12 +27,14 @@ from broker.wal.metadata_topic import MetadataRecord
 log = structlog.get_logger(__name__)
 
 WAIT_MAX_MS: Final = 500  # two requests a second to a leader with nothing new
+HISTORY_BYTES_MAX: Final = 32 * 1024  # of what was announced before this broker began to read
+HISTORY_REST_SECONDS: Final = 0.7e-6  # for each byte of it, about three times what it takes: the present comes first
 PARTITION_BYTES_MAX: Final = 256 * 1024  # decoded without letting others run
 UNHURRIED_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 0.05  # an answer that is under way comes sooner; one that is not costs a connection
-# Of a partition; read in a second or so.  What is not read is not known to be in a bucket: should this broker come to
-# lead, it uploads it again.
-HISTORY_RECORDS_MAX: Final = 20_000
+# Of a partition, read even if an earlier run has read it.  What is not read is not known to be in a bucket: a follower
+# that is behind it gets records from this broker, should it come to lead.
+HISTORY_RECORDS_MAX: Final = 100
 RETRY_SECONDS: Final = 0.1
 UNEXPECTED_RETRY_SECONDS: Final = 1.0
 YIELD_BYTES: Final = 8 * 1024  # of values, told without letting others run
@@ -95,7 +97,9 @@ class WalMetadataFetcher:
         self._patience_seconds = PATIENCE_SECONDS
         self._retry_at = 0.0  # of the leader as a whole
         self._is_unavailable = False
-        self._told_bytes = 0  # since others could last run
+        self._told_bytes = 0  # of values
+        self._yielded_at_bytes = 0  # when others could last run
+        self._yielded_at_bytes = 0
         self._seen: set[WalMetadataReading] = set()  # in the round under way
 
     def wake_for_new(self) -> None:
@@ -123,7 +127,7 @@ class WalMetadataFetcher:
                 await self._wait()
                 return
             requests = {
-                route.topic_partition: _request(reading.position, route)
+                route.topic_partition: _request(reading, reading.position, route)
                 for reading, route in ready
                 if reading.position is not None
             }
@@ -228,8 +232,11 @@ class WalMetadataFetcher:
                 self._delay(reading, answer.error)
             else:
                 reading.end_offset = answer.high_watermark
+                told_bytes = self._told_bytes
                 if not await self._tell(reading, answer.records):
                     self._leader.begin_anew()
+                elif reading.is_in_history:
+                    reading.due_at = _now() + HISTORY_REST_SECONDS * (self._told_bytes - told_bytes)
                 elif not reading.lag and self._owner.is_unhurried(reading):
                     reading.due_at = _next_round()
 
@@ -240,8 +247,8 @@ class WalMetadataFetcher:
             self._owner.tell(reading.partition, portion)
             self._told_bytes += sum(len(record.value) for record in portion)
             position = reading.position
-            if self._told_bytes >= YIELD_BYTES:
-                self._told_bytes = 0
+            if self._told_bytes - self._yielded_at_bytes >= YIELD_BYTES:
+                self._yielded_at_bytes = self._told_bytes
                 await asyncio.sleep(0)
                 if position is None or not self._awaits(reading, position.offset):
                     return False
@@ -263,10 +270,9 @@ class WalMetadataFetcher:
         reading.due_at = _now() + (RETRY_SECONDS if is_expected else UNEXPECTED_RETRY_SECONDS)
 
 
-def _request(position: MetadataPosition, route: Route) -> FollowerFetch:
-    return FollowerFetch(
-        route.topic_id, position.offset, NO_OFFSET, route.leader_epoch, position.epoch, PARTITION_BYTES_MAX
-    )
+def _request(reading: WalMetadataReading, position: MetadataPosition, route: Route) -> FollowerFetch:
+    max_bytes = HISTORY_BYTES_MAX if reading.is_in_history else PARTITION_BYTES_MAX
+    return FollowerFetch(route.topic_id, position.offset, NO_OFFSET, route.leader_epoch, position.epoch, max_bytes)
 
 
 def _next_round() -> float:

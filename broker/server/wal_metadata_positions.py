@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 FILE_NAME: Final = "remote-wal-metadata-positions"
 VERSION: Final = 1
-READ_AGAIN_SECONDS: Final = 60.0  # a follower that is further behind than this learns of it and reads from the past
+READ_AGAIN_SECONDS: Final = 10.0  # a follower that is further behind than this learns of it and reads from the past
 
 
 class MetadataPosition(NamedTuple):

@@ -28,6 +28,7 @@ class WalMetadataReading:
         self.end_offset: int | None = None
         self.due_at = 0.0  # loop time before which it is not asked for, after an error
         self.skipped_batches = 0
+        self._live_from: int | None = None  # what is below was there when reading began
         self._unreadable = 0  # times in a row
 
     @property
@@ -36,8 +37,15 @@ class WalMetadataReading:
             return 0
         return max(0, self.end_offset - self.position.offset)
 
+    @property
+    def is_in_history(self) -> bool:
+        """Whether what is read next was there before this broker began to read."""
+        return self.position is not None and self._live_from is not None and self.position.offset < self._live_from
+
     def begin_at(self, position: MetadataPosition) -> None:
         self.position = position
+        if self._live_from is None:
+            self._live_from = self.end_offset
         self._unreadable = 0
 
     def begin_by_timestamp(self) -> None:

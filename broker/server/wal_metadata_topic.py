@@ -24,7 +24,6 @@ from broker.network.byte_stream import Network
 from broker.replication.leader_endpoint import LeaderUnavailableError
 from broker.replication.offset_lookup import LATEST_TIMESTAMP
 from broker.replication.replica_fetcher_manager import LeaderAddress
-from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
 from broker.server.forwarding_manager import ForwardingManager
 from broker.server.wal_metadata_consumer import WalMetadataConsumer
 from broker.server.wal_metadata_endpoint import WalMetadataEndPoint
@@ -74,7 +73,6 @@ class WalMetadataTopic:
             clock,
             on_metadata,
             retention_ms=settings.rwlmm_config_remote_wal_log_metadata_topic_retention_ms,
-            may_resume=self._may_resume,
         )
 
     @asynccontextmanager
@@ -139,11 +137,6 @@ class WalMetadataTopic:
     def _on_image(self, image: MetadataImage) -> None:
         self.producer.reroute()
         self.consumer.reroute()
-
-    def _may_resume(self, partition: int) -> bool:
-        """What this broker itself has announced must be known completely: an object that is not is deleted."""
-        count = self._routes.partition_count
-        return count is not None and partition != combined_event_partition_of(self._local_broker_id, count)
 
     def _connect(self, leader: LeaderAddress) -> BrokerClient:
         client_id = f"broker-{self._local_broker_id}-wal-metadata"

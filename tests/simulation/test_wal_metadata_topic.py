@@ -263,7 +263,6 @@ def test_a_restart_goes_on_where_it_was_and_without_a_position_by_timestamp(monk
                         await writer.append(partition, [f"{number}".encode()])
                     await asyncio.sleep(1)
             member.told.clear()
-            own = next(each for each in EVERY_PARTITION if not reader._may_resume(each))
             async with member.running() as reader, fresh.running() as first_time:
                 reader.assign(EVERY_PARTITION)
                 first_time.assign(EVERY_PARTITION)
@@ -272,7 +271,7 @@ def test_a_restart_goes_on_where_it_was_and_without_a_position_by_timestamp(monk
         for partition in EVERY_PARTITION:
             assert 45 <= int(fresh.values(partition)[0]) <= 55  # a hundred seconds ago
             first = int(member.values(partition)[0])
-            assert first == int(fresh.values(partition)[0]) if partition == own else 75 <= first <= 95
+            assert 75 <= first <= 95  # a minute before it stopped, as this member has it
             assert member.values(partition) == [f"{number}".encode() for number in range(first, 150)]
 
     _tell(story)

@@ -36,9 +36,7 @@ class Log:
 class Setup(World):
     """Leaders share the logs, as replicas do."""
 
-    def __init__(
-        self, directory: Path, *leaders: int, may_resume: Callable[[int], bool] = lambda partition: True
-    ) -> None:
+    def __init__(self, directory: Path, *leaders: int) -> None:
         super().__init__(*leaders)
         self.logs = [Log() for _ in leaders]
         self.told: list[tuple[int, list[MetadataRecord]]] = []
@@ -52,7 +50,6 @@ class Setup(World):
             SettableClock(),
             self.on_metadata,
             retention_ms=RETENTION_MS,
-            may_resume=may_resume,
         )
         self.cache.add_listener(lambda image: self.consumer.reroute())
 
@@ -216,9 +213,9 @@ def test_a_partition_can_be_read_again(tmp_path: Path) -> None:
     run(setup, play)
 
 
-def restarted(directory: Path, **options: Any) -> list[str]:
+def restarted(directory: Path) -> list[str]:
     """What the next run reads of a log of 40 records that are all within the retention."""
-    setup = Setup(directory, 1, **options)
+    setup = Setup(directory, 1)
     setup.logs[0].values, setup.logs[0].first_in_retention = [f"{number}" for number in range(40)], 0
 
     async def play(loop: SimLoop) -> None:
@@ -243,7 +240,6 @@ def test_a_restart_begins_where_the_last_run_was_some_seconds_before_its_end(
 
     run(setup, play)
     assert restarted(tmp_path)[0] in ("20", "21")
-    assert restarted(tmp_path, may_resume=lambda partition: partition != 0)[0] == "0"
 
 
 def test_a_position_of_a_partition_that_was_dropped_meanwhile_is_not_used(

@@ -442,3 +442,24 @@ def test_it_ends_when_there_is_nothing_to_read_from_its_leader() -> None:
         assert loop.time() == pytest.approx(1.002)
 
     run(play)
+
+
+def test_history_is_read_in_small_portions_with_rests_and_the_present_is_not_kept_waiting() -> None:
+    async def play(world: World, loop: SimLoop) -> None:
+        old = bytes(records_batch((1_000, None, b"v" * 10_000), base_offset=0))
+        world.leader.append(4, "x")
+        world.leader.append(4, "y")
+        reading = world.owner.begin(4)
+        world.owner.begin(5)
+        reading.end_offset = 2
+        reading.begin_at(MetadataPosition(0, 3))
+        world.leader.answers = [{4: FetchedPartition(ErrorCode.none, 2, 0, old)}]
+        await world.fetcher.work_once()
+        (_, first, _), *_ = world.leader.asked
+        assert first[4].max_bytes == wal_metadata_fetcher.HISTORY_BYTES_MAX
+        assert reading.is_in_history
+        assert reading.due_at == pytest.approx(loop.time() + 10_000 * wal_metadata_fetcher.HISTORY_REST_SECONDS)
+        await world.fetcher.work_once()
+        assert set(world.offsets[-1]) == {5}
+
+    run(play)

@@ -132,3 +132,14 @@ def test_the_lag_is_what_is_not_read_as_far_as_known() -> None:
     assert reading.lag == 30
     reading.begin_by_timestamp()
     assert (reading.position, reading.may_resume) == (None, False)
+
+
+def test_what_was_there_when_reading_began_is_history() -> None:
+    reading = WalMetadataReading(0, may_resume=True)
+    assert not reading.is_in_history
+    reading.end_offset = 5
+    reading.begin_at(MetadataPosition(3, 0))
+    assert reading.is_in_history
+    reading.end_offset = 100  # what came since is live
+    reading.begin_at(MetadataPosition(5, 0))
+    assert not reading.is_in_history

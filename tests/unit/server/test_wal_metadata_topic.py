@@ -117,14 +117,6 @@ def test_an_end_that_the_leader_refuses_to_tell(tmp_path: Path) -> None:
     simulate(story)
 
 
-def test_what_this_broker_announced_itself_is_read_from_the_past_on(tmp_path: Path) -> None:
-    async def story(loop: SimLoop) -> None:
-        setup = Setup(loop, tmp_path, *(1,) * 50)
-        assert [number for number in range(50) if not setup.topic._may_resume(number)] == [43]  # broker 2 of 50
-
-    simulate(story)
-
-
 @pytest.mark.parametrize(("setting", "acks"), [("all", -1), ("-1", -1), ("1", 1)])
 def test_acks_are_those_of_the_setting(tmp_path: Path, setting: str, acks: int) -> None:
     async def story(loop: SimLoop) -> None:
