@@ -54,6 +54,8 @@ _BACKFILL_ID: Final = -1  # these ranges are not the upload queue's
 class Publisher(Protocol):
     """What announces (`RemoteWalMetadataPublisher`)."""
 
+    @property
+    def is_ready(self) -> bool: ...
     async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None) -> None: ...
     async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None: ...
     async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None: ...
@@ -178,8 +180,10 @@ class Backfill:
             await self._pause()
 
     def _may_upload(self) -> bool:
-        """While the own bucket does not answer nothing is known of what it holds, and nothing can be done."""
-        return self._storage.is_reachable(self._storage.own_bucket) and not self._combiner.is_shutting_down
+        """While the own bucket does not answer nothing is known of what it holds, and nothing can be done; and nobody
+        can be told of it without a metadata topic."""
+        is_reachable = self._storage.is_reachable(self._storage.own_bucket)
+        return is_reachable and self._publisher.is_ready and not self._combiner.is_shutting_down
 
     async def _pause(self) -> None:
         """Until there is something to do.  What was uploaded elsewhere may become unreachable."""

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 FLUSH_SECONDS_MAX: Final = 1.0  # at shutdown: who leads next uploads the rest
 OVERDUE_CHECK_MS: Final = 10_000  # while objects are on their way
-UNREACHABLE_CHECK_MS: Final = 250  # while records wait for a bucket that is left alone
+UNREACHABLE_CHECK_MS: Final = 250  # while records wait for a bucket that is left alone, or for the metadata topic
 UNREADABLE_HOLD_MS: Final = 1000  # before a partition is tried again whose log could not be read
 _NEVER: Final = 1 << 62
 
@@ -47,6 +47,8 @@ _NEVER: Final = 1 << 62
 class Publisher(Protocol):
     """What announces objects (`RemoteWalMetadataPublisher`)."""
 
+    @property
+    def is_ready(self) -> bool: ...
     @property
     def is_failing(self) -> bool: ...
     async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None) -> None: ...
@@ -235,7 +237,7 @@ class Combiner:
         wait_ms = self._queue.wait_ms(now_ms)
         if wait_ms is None or (self._trial is not None and self._trial.state is ObjectState.UPLOADING):
             return None  # after a failure one at a time, until one succeeds
-        if not self._storage.is_reachable(self._storage.own_bucket):
+        if not (self._storage.is_reachable(self._storage.own_bucket) and self._publisher.is_ready):
             wait_ms = max(wait_ms, UNREACHABLE_CHECK_MS)
         return max(wait_ms, self._not_before_ms - now_ms)
 

@@ -66,6 +66,7 @@ class RemoteWalMetadataPublisher:
         self._worked_since = 0.0  # since when nobody else could run
         self._last_error_at: float | None = None
         self._has_failed = False  # since the last acknowledgement
+        self._missing_since: float | None = None  # the topic, as far as somebody has asked
         self.error_count = 0
         self.slice_error_count = 0  # appends of slice events that were refused or left out, and are not repeated
 
@@ -122,9 +123,21 @@ class RemoteWalMetadataPublisher:
         return None if self._last_error_at is None else self._now() - self._last_error_at
 
     @property
+    def is_ready(self) -> bool:
+        """Whether there is a topic: without one nobody can be told of an object, which had better not be made."""
+        if self._topic.partition_count is not None:
+            self._missing_since = None
+            return True
+        if self._missing_since is None:
+            self._missing_since = self._now()
+        return False
+
+    @property
     def is_failing(self) -> bool:
-        """Whether the last thing heard was a refusal, or nothing was heard for a second."""
-        return self._has_failed or self.oldest_wait_seconds > FAILING_SECONDS
+        """Whether the last thing heard was a refusal, or nothing was heard for a second, or there is no topic."""
+        if self._has_failed or self.oldest_wait_seconds > FAILING_SECONDS:
+            return True
+        return not self.is_ready and self._now() - (self._missing_since or 0.0) > FAILING_SECONDS
 
     async def _tell_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
         """Each where its partition's events are, in order."""

@@ -101,6 +101,20 @@ def test_a_metadata_topic_that_lags_for_long_is_not_waited_for(tmp_path: Path) -
     told(tmp_path, story)
 
 
+def test_nothing_is_uploaded_while_there_is_no_metadata_topic(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        elected(world, 10, high_watermark=10)
+        world.publisher.is_ready = False
+        world.elect(LEADER, 1)
+        await asyncio.sleep(15)
+        assert world.buckets.objects() == {}
+        world.publisher.is_ready = True
+        await asyncio.sleep(1.1)
+        assert world.publisher.offsets() == [(0, 9)]
+
+    told(tmp_path, story)
+
+
 def test_once_it_is_uploaded_followers_find_it_in_the_bucket(tmp_path: Path) -> None:
     async def story(world: UploadWorld) -> None:
         elected(world, 10, high_watermark=10)

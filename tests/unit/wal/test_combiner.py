@@ -162,6 +162,20 @@ def test_uploads_that_fail_on_and_on_are_told_of_once_until_one_succeeds(tmp_pat
     told(tmp_path, story)
 
 
+def test_what_nobody_can_be_told_of_is_not_uploaded(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        world.publisher.is_ready = False
+        world.append(3)
+        await asyncio.sleep(15)
+        assert world.buckets.objects() == {}
+        world.publisher.is_ready = True
+        await asyncio.sleep(0.3)
+        assert world.publisher.offsets() == [(0, 2)]
+
+    told(tmp_path, story)
+
+
 def test_a_bucket_that_asks_for_fewer_requests_gets_fewer(tmp_path: Path) -> None:
     async def story(world: UploadWorld) -> None:
         world.topic()

@@ -169,6 +169,24 @@ def test_an_event_waits_for_the_topic() -> None:
     simulate(story)
 
 
+def test_without_a_topic_it_is_not_ready_and_after_a_second_fails() -> None:
+    publishing = Publishing()
+    publisher = publishing.publisher
+
+    async def story(loop: SimLoop) -> None:
+        assert (publisher.is_ready, publisher.is_failing) == (True, False)
+        publishing.topic.partition_count = None
+        assert (publisher.is_ready, publisher.is_failing) == (False, False)
+        await asyncio.sleep(1.0)
+        assert not publisher.is_failing
+        await asyncio.sleep(0.01)
+        assert publisher.is_failing
+        publishing.topic.partition_count = COUNT
+        assert (publisher.is_ready, publisher.is_failing) == (True, False)
+
+    simulate(story)
+
+
 def test_it_fails_while_nothing_is_heard_for_a_second_and_at_once_when_refused() -> None:
     topic = SlowTopic()
     publishing = Publishing(topic, remote_wal_metadata_slice_events_enable="false")

@@ -43,6 +43,7 @@ class RememberingPublisher:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.is_ready = True
         self.is_failing = False
         self.begun: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
         self.encoded = 0  # events that had to be encoded once more
