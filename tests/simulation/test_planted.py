@@ -28,6 +28,12 @@ def test_what_is_to_find_it_exists(patch: Path) -> None:
         assert f"def {function}(" in (planted.ROOT / path).read_text(encoding="utf-8"), name
 
 
+def test_each_rule_of_replication_through_buckets_has_its_line_in_the_docs() -> None:
+    page = (planted.ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    rules = {patch.stem for patch in planted.patches([]) if patch.parent.name == "wal"}
+    assert {rule for rule in rules if f"| `{rule}` |" not in page} == set()
+
+
 def test_what_a_patch_says_is_read(tmp_path: Path) -> None:
     patch = tmp_path / "rule.patch"
     patch.write_text(
