@@ -1,9 +1,14 @@
 """From a leader's log through objects to a follower's log: the same batches, epochs, producers and transactions."""
 
+import random
+from collections.abc import Iterable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.file_records import read
+from broker.log.transaction_index import AbortedTransaction
+from broker.log.unified_log import UnifiedLog
 from broker.wal.append_plan import plan_append
 from broker.wal.combined_segment import read_object
 from broker.wal.lineage import Lineage
@@ -83,6 +88,13 @@ class Follower:
         self.map = WalIntervalMap(BUCKET, 1 << 40, lambda bucket: True)
         self.bytes: dict[str, bytes] = {}
 
+    def hear_of(self, objects: Iterable[bytes]) -> None:
+        for content in objects:
+            metadata = read_object(content)
+            self.bytes[metadata.object_key] = content
+            for entry in entries_of(metadata):
+                self.map.add(entry)
+
     def catch_up(self, leader: Leader) -> None:
         log = self.world.log
         lineage = Lineage(leader.epoch)
@@ -106,21 +118,8 @@ class Follower:
             assert log.log_end_offset > before
 
 
-APPENDS = st.lists(
-    st.tuples(
-        st.sampled_from(["batch", "batch", "batch", "transaction", "marker", "elect", "upload"]), st.integers(1, 4)
-    ),
-    min_size=1,
-    max_size=25,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(APPENDS, st.sampled_from([700, 1500, 1 << 20]), st.sampled_from([300, 1000, 131_072]))
-def test_7_a_followers_log_has_the_leaders_batches(
-    steps: list[tuple[str, int]], segment_bytes: int, partition_max_bytes: int
-) -> None:
-    leader = Leader(segment_bytes, partition_max_bytes=partition_max_bytes, max_bytes=6000)
+def play(leader: Leader, steps: Iterable[tuple[str, int]]) -> list[bytes]:
+    """The objects of it, all uploaded at the end."""
     objects: list[bytes] = []
     sequences = {7: 0, 8: 0}
     for what, number in steps:
@@ -138,14 +137,33 @@ def test_7_a_followers_log_has_the_leaders_batches(
         elif what == "upload":
             objects += leader.objects()
         leader.appended()
-    objects += leader.objects()
+    return objects + leader.objects()
+
+
+def aborted(log: UnifiedLog) -> list[AbortedTransaction]:
+    """All the transaction index has."""
+    return [each for segment in log.segments for each in segment.collect_aborted(0, log.log_end_offset).transactions]
+
+
+APPENDS = st.lists(
+    st.tuples(
+        st.sampled_from(["batch", "batch", "batch", "transaction", "marker", "elect", "upload"]), st.integers(1, 4)
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(APPENDS, st.sampled_from([700, 1500, 1 << 20]), st.sampled_from([300, 1000, 131_072]))
+def test_7_a_followers_log_has_the_leaders_batches(
+    steps: list[tuple[str, int]], segment_bytes: int, partition_max_bytes: int
+) -> None:
+    leader = Leader(segment_bytes, partition_max_bytes=partition_max_bytes, max_bytes=6000)
+    objects = play(leader, steps)
     follower = Follower()
 
-    for content in reversed(objects):
-        metadata = read_object(content)
-        follower.bytes[metadata.object_key] = content
-        for entry in entries_of(metadata):
-            follower.map.add(entry)
+    follower.hear_of(reversed(objects))
     follower.catch_up(leader)
     one, other = leader.world.log, follower.world.log
     assert other.log_end_offset == one.log_end_offset
@@ -157,3 +175,45 @@ def test_7_a_followers_log_has_the_leaders_batches(
         each for each in one.leader_epochs.entries if each.epoch in with_records
     ]
     assert other.active_producers() == one.active_producers()
+    assert aborted(other) == aborted(one)
+
+
+def test_7_ten_thousand_batches_and_the_indexes_and_snapshots_of_a_follower_that_restarts() -> None:
+    chance = random.Random(1176)
+    kinds = ["batch"] * 30 + ["transaction"] * 40 + ["marker"] * 28 + ["upload", "elect"]
+    steps = [(chance.choice(kinds), chance.randint(1, 4)) for _ in range(11_000)]
+    leader = Leader(100_000, partition_max_bytes=131_072, max_bytes=524_288)
+    objects = play(leader, steps)
+    follower = Follower()
+    follower.hear_of(objects)
+    follower.catch_up(leader)
+    one = leader.world.log
+    written = [bytes(batch.buffer) for batch in leader.world.batches()]
+    assert len(written) > 10_000 and len(aborted(one)) > 500 and len(list(follower.world.log.segments)) > 100
+    for is_clean in (True, False):  # a kill: all is found again from the first batch on
+        log = follower.world.log
+        log.update_high_watermark(log.log_end_offset)
+        other = follower.world.reload(clean=is_clean, recovery_point=log.log_end_offset if is_clean else 0)
+        assert [bytes(batch.buffer) for batch in follower.world.batches()] == written
+        assert (aborted(other), other.active_producers()) == (aborted(one), one.active_producers())
+        for offset in range(0, one.log_end_offset, 997):  # by the offset index
+            assert follower.world.batches(offset)[0].base_offset == leader.world.batches(offset)[0].base_offset
+
+
+def test_12_a_transaction_is_replicated_while_it_is_open_and_its_abort_is_known_after_that() -> None:
+    leader = Leader(1 << 20, partition_max_bytes=131_072, max_bytes=524_288)
+    follower = Follower()
+    follower.hear_of(play(leader, [("batch", 1), ("transaction", 1), ("batch", 2)]))
+    follower.catch_up(leader)
+    log = follower.world.log
+    assert log.log_end_offset == leader.world.log.log_end_offset == 4
+    assert aborted(log) == [] and log.last_stable_offset == 0
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 1  # the transaction is open
+
+    leader.world.marker(8, commit=False, replicated=False)
+    follower.hear_of(play(leader, [("batch", 1)]))
+    follower.catch_up(leader)
+    log.update_high_watermark(6)
+    assert aborted(log) == aborted(leader.world.log) and len(aborted(log)) == 1
+    assert log.last_stable_offset == 6
