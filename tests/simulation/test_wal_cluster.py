@@ -35,6 +35,8 @@ FAULTS_AND_STATES = (
     "metadata topic down",
     "zombie leader",
     "zone lost",
+    "deletion answered none",
+    "remote.wal.enable=false",
     "bucket black_hole",
     "bucket flipped_byte",
     "bucket lost_reply",
