@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
@@ -111,9 +112,13 @@ async def running(tmp_path: Path) -> AsyncIterator[WalReading]:
         yield reading
 
 
-async def test_it_opens_its_bucket_and_asks_it_nothing(running: WalReading) -> None:
+async def test_it_opens_its_bucket_and_asks_only_whether_it_is_there(running: WalReading) -> None:
     assert running.storage.is_reachable(running.storage.own_bucket)
-    assert running.store_metrics.stores == []
+    usage = running.store_metrics.usage
+    async with asyncio.timeout(5):
+        while not usage:
+            await asyncio.sleep(0)
+    assert list(usage) == [(running.storage.own_bucket, "probe")]
 
 
 def test_a_storage_manager_that_is_not_there_is_refused(tmp_path: Path) -> None:
