@@ -5,6 +5,7 @@ start and divergence, and records only where the bucket fails us (fallback).  Wh
 question and answer, and each partition waits for a handshake, which an answer may give by not mentioning it.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -22,6 +23,9 @@ from broker.replication.replica_fetcher import OnFailed, ReplicaFetcher
 from broker.replication.replication_throttle import ReplicationThrottle
 from broker.replication.topic_stats import ReplicationPath
 
+# Between two fetches while nothing is appended: what the leader has no news of it would only say again.  A high
+# watermark that moves meanwhile is heard of so much later.
+REST_SECONDS: Final = 0.02
 BACKOFF_SECONDS_MIN: Final = 0.02  # the leader refuses at once, and what it has for us it has no reason to hold back
 
 
@@ -41,6 +45,7 @@ class BucketReplicaFetcher(ReplicaFetcher):
         on_failed: OnFailed,
     ) -> None:
         super().__init__(name, leader_id, leader, config, stats, throttle, on_failed)
+        self._had_news = True  # the last answer told something, or there was none
         self._awaiting: dict[BucketFetchState, None] = {}  # the handshake; those that no longer do go with an answer
 
     def add(self, state: PartitionFetchState) -> None:
@@ -56,9 +61,23 @@ class BucketReplicaFetcher(ReplicaFetcher):
         if not state.is_agreed:
             self._awaiting[state] = None
 
+    async def work_once(self) -> None:
+        """After an answer without news there is nothing to say until something is appended: asking on and on would cost
+        both sides more than the records do.  An append then need not wait for a fetch that is under way."""
+        self._had_news = True
+        await super().work_once()
+        if self._changed.is_set() or self._awaiting or self._had_news:
+            return
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
     async def _take(
         self, asked: Mapping[TopicPartition, FollowerFetch], answers: Mapping[TopicPartition, FetchedPartition]
     ) -> None:
+        self._had_news = bool(answers)
         if self._awaiting:
             self._take_unmentioned(asked, answers)
         await super()._take(asked, answers)

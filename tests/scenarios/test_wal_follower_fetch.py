@@ -147,6 +147,8 @@ def test_38_fallback_and_bucket_bring_the_same_records_at_once(tmp_path: Path) -
         assert paths["wal"] + paths["fallback"] > total
         wal.falls_back = set()
         await asyncio.sleep(1)  # the fetches that wait at the leader were promised records
+        cluster.brokers[1].append(batch("maybe still by a fetch that the session had not looked at again"))
+        await cluster.until_caught_up(seconds=1)
         before = received(cluster, 2)["fallback"]
         cluster.brokers[1].append(batch("through the bucket again"))
         await cluster.until_caught_up(seconds=1)
@@ -169,7 +171,7 @@ def test_39_a_fetcher_asks_no_faster_than_the_leader_lets_it(tmp_path: Path) -> 
         await asyncio.sleep(0.1)
         before = len(fetches(cluster, 2))
         await asyncio.sleep(1)
-        assert 50 <= len(fetches(cluster, 2)) - before <= 200  # one in 5 ms and the way there and back
+        assert 20 <= len(fetches(cluster, 2)) - before <= 50  # the leader's 5 ms, a rest, and the way there and back
         bucket.is_down = False
         follower(cluster, 2).pump()
         follower(cluster, 3).pump()
@@ -250,7 +252,10 @@ def test_a_new_epoch_of_the_same_leader_is_agreed_on_though_nothing_has_changed(
             return dataclasses.replace(response, responses=()) if response.session_id else response
 
         if not is_mentioned:
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.2)
+            asked = len(fetches(cluster, 3))
+            # One that has just begun to wait at the leader is answered, and not interrupted with its session.
+            await cluster.until(lambda: len(fetches(cluster, 3)) > asked, seconds=1)
             cluster.tamper = leave_out_what_has_not_changed
         elect(cluster, bucket, 1)
         await cluster.until(lambda: state(cluster, 2).is_agreed and state(cluster, 3).is_agreed, seconds=1)

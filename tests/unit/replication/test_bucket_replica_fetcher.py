@@ -6,6 +6,7 @@ import pytest
 
 from broker.common.errors import ErrorCode, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from broker.common.identifiers import TopicPartition
+from broker.replication.bucket_replica_fetcher import REST_SECONDS
 from broker.replication.fetch_params import EpochEndOffset
 from broker.replication.leader_endpoint import FetchedPartition, FollowerFetch, LeaderUnavailableError
 from broker.replication.topic_stats import ReplicationPath
@@ -405,5 +406,33 @@ def test_the_handshake_is_told_to_a_follower_that_appends_at_once(tmp_path: Path
         await world.fetcher.work_once()
         assert world.leader.asked[-1][T].fetch_offset == 3
         assert world.partition().log.high_watermark == 3
+
+    tell(tmp_path, story)
+
+
+def test_without_news_it_rests_until_something_is_appended(tmp_path: Path) -> None:
+    """The leader answers after milliseconds while we are behind, and would say nothing again and again."""
+
+    async def story(world: BucketFetcherWorld) -> None:
+        state = world.follow()
+        await world.round(high_watermark=1)
+        round_ = await asked(world)
+        before = now()
+        world.leader.answer({})
+        await round_
+        assert now() == pytest.approx(before + REST_SECONDS)
+        round_ = await asked(world)
+        before = now()
+        world.leader.answer({})
+        await settle()
+        assert not round_.done()
+        state.append(some(1, "b"))
+        await round_
+        assert now() == before
+        round_ = await asked(world)
+        assert world.leader.asked[-1][T].fetch_offset == 2
+        world.leader.answer_one(high_watermark=2)
+        await round_
+        assert now() == before  # news: the next fetch waits at the leader for more
 
     tell(tmp_path, story)
