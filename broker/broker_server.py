@@ -55,10 +55,10 @@ from broker.server.outside import Outside
 from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
 from broker.server.quota_managers import QuotaManagers
-from broker.server.remote_wal import RemoteWal
-from broker.server.remote_wal_topic_check import RemoteWalTopicCheck
 from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
-from broker.server.wal_reading import WalReading
+from broker.server.wal.remote_wal import RemoteWal
+from broker.server.wal.remote_wal_topic_check import RemoteWalTopicCheck
+from broker.server.wal.wal_reading import WalReading
 
 log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from broker.objectstore.objects import ObjectInfo
 from broker.objectstore.retrying import RetryingObjectStore
 from broker.objectstore.s3_settings import S3Settings
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
-from broker.wal.combined_segment import FOOTER_SIZE, CorruptObjectError, read_table, table_range
+from broker.wal.objects.combined_segment import FOOTER_SIZE, CorruptObjectError, read_table, table_range
 
 TAIL_SIZE: Final = 32 * 1024  # holds the table of nearly every object, so that one request is enough
 

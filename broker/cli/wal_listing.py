@@ -10,10 +10,10 @@ from broker.common.identifiers import uuid_to_text
 from broker.objectstore.errors import NotFound
 from broker.objectstore.objects import ObjectInfo
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
-from broker.wal.combined_segment import CorruptObjectError, append_time_of, read_object
-from broker.wal.object_key import WalObjectKey
-from broker.wal.slice_verifier import CorruptSliceError, verify_slice
-from broker.wal.wal_entry import WalEntry, entries_of
+from broker.wal.objects.combined_segment import CorruptObjectError, append_time_of, read_object
+from broker.wal.objects.object_key import WalObjectKey
+from broker.wal.objects.slice_verifier import CorruptSliceError, verify_slice
+from broker.wal.objects.wal_entry import WalEntry, entries_of
 
 PARALLEL: Final = 16
 _LISTED: Final = "{age:>8} {size:>9} {broker:>6} {slices:>6}  {key}"

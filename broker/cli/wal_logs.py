@@ -18,7 +18,7 @@ from broker.config.setting import ConfigError
 from broker.log.log_file_names import LOG_SUFFIX, offset_of_file, parse_log_directory
 from broker.log.partition_metadata_file import PartitionMetadataFile
 from broker.records.record_batch import BATCH_HEADER_SIZE, LOG_OVERHEAD, RecordBatch
-from broker.wal.wal_entry import WalEntry
+from broker.wal.objects.wal_entry import WalEntry
 
 READ_SIZE: Final = 1 << 20
 _BASE_OFFSET_SIZE: Final = 8

@@ -18,7 +18,7 @@ from broker.config.setting import ConfigError
 from broker.config.value_types import HostPort, parse_host_port, parse_list
 from broker.objectstore.errors import ObjectStoreError
 from broker.objectstore.s3_settings import S3Settings
-from broker.wal.metadata_topic import MetadataTopicError
+from broker.wal.announce.metadata_topic import MetadataTopicError
 
 EXIT_PROBLEMS: Final = 1
 EXIT_UNABLE: Final = 2  # it could not be looked

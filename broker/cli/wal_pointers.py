@@ -12,8 +12,8 @@ from broker.schemas.remote_wal_metadata import (
     RemoteWalLogSegmentMetadataRecord,
     decode,
 )
-from broker.wal.metadata_topic import MetadataRecord
-from broker.wal.wal_entry import WalEntry, entries_of, entry_of
+from broker.wal.announce.metadata_topic import MetadataRecord
+from broker.wal.objects.wal_entry import WalEntry, entries_of, entry_of
 
 
 @dataclass(slots=True)

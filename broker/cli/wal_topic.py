@@ -17,7 +17,7 @@ from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
 from broker.records.record_batch import batches
 from broker.server.remote_leader_endpoint import LeaderConnection
-from broker.wal.metadata_topic import MetadataRecord, MetadataTopicError
+from broker.wal.announce.metadata_topic import MetadataRecord, MetadataTopicError
 
 T = TypeVar("T")
 

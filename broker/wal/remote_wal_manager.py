@@ -22,10 +22,10 @@ from broker.metadata.metadata_image import MetadataImage
 from broker.replication.leader_wal import LeaderWal
 from broker.replication.partition import Partition
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
-from broker.wal.metadata_topic import MetadataRecord, MetadataTopic
-from broker.wal.remote_wal_metadata_reader import RemoteWalMetadataReader
-from broker.wal.wal_interval_map import WalIntervalMap
-from broker.wal.wal_partitions import WalPartitions
+from broker.wal.announce.metadata_topic import MetadataRecord, MetadataTopic
+from broker.wal.announce.remote_wal_metadata_reader import RemoteWalMetadataReader
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.follow.wal_partitions import WalPartitions
 
 log = structlog.get_logger(__name__)
 

@@ -12,9 +12,9 @@ from broker.common.disk import ThreadDiskExecutor
 from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.objectstore.errors import Corrupt, NotFound, PreconditionFailed
-from broker.wal.combined_segment import CombinedSegment
-from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager, make_storage_manager
-from broker.wal.wal_storage_context import WalStorageContext, WalStorageSettings
+from broker.wal.objects.combined_segment import CombinedSegment
+from broker.wal.storage.remote_wal_storage_manager import RemoteWalStorageManager, make_storage_manager
+from broker.wal.storage.wal_storage_context import WalStorageContext, WalStorageSettings
 from tests.contract.object_stores import WITH_BUCKETS
 from tests.support.express_shim import ExpressShim
 from tests.support.s3_server import ACCESS_KEY, BUCKET, EXPRESS_BUCKET, SECRET_KEY

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from broker.common.identifiers import TopicIdPartition
 from broker.log.leader_epoch_file_cache import EpochEndOffset, EpochEntry
 from broker.records.record_batch import batches
-from broker.wal.append_plan import plan_append
-from broker.wal.combined_segment import read_object
-from broker.wal.lineage import Lineage
-from broker.wal.object_ranges import plan_ranges
-from broker.wal.slice_verifier import CorruptSliceError, verify_slice
-from broker.wal.wal_entry import WalEntry, entries_of
-from broker.wal.wal_interval_map import WalIntervalMap
+from broker.wal.follow.append_plan import plan_append
+from broker.wal.follow.lineage import Lineage
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.objects.combined_segment import read_object
+from broker.wal.objects.object_ranges import plan_ranges
+from broker.wal.objects.slice_verifier import CorruptSliceError, verify_slice
+from broker.wal.objects.wal_entry import WalEntry, entries_of
 from tests.unit.wal.wal_world import BAR, BUCKET, FOO, batch, bytes_of, make_object, make_slice
 
 LEADER_EPOCH = 5

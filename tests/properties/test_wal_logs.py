@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from broker.log.file_records import read
 from broker.log.transaction_index import AbortedTransaction
 from broker.log.unified_log import UnifiedLog
-from broker.wal.append_plan import plan_append
-from broker.wal.combined_segment import read_object
-from broker.wal.lineage import Lineage
-from broker.wal.object_ranges import plan_ranges
-from broker.wal.partition_uploads import LeaderTerm
-from broker.wal.slice_verifier import verify_slice
-from broker.wal.upload_queue import UploadLimits, UploadQueue
-from broker.wal.wal_entry import entries_of
-from broker.wal.wal_interval_map import WalIntervalMap
-from broker.wal.wal_slice import build_slice
+from broker.wal.follow.append_plan import plan_append
+from broker.wal.follow.lineage import Lineage
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.objects.combined_segment import read_object
+from broker.wal.objects.object_ranges import plan_ranges
+from broker.wal.objects.slice_verifier import verify_slice
+from broker.wal.objects.wal_entry import entries_of
+from broker.wal.objects.wal_slice import build_slice
+from broker.wal.upload.partition_uploads import LeaderTerm
+from broker.wal.upload.upload_queue import UploadLimits, UploadQueue
 from tests.unit.log.log_world import LogWorld
 from tests.unit.wal.wal_world import BUCKET, FOO, bytes_of, make_object, new_id
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.common.identifiers import TopicIdPartition
-from broker.wal.partition_uploads import LeaderTerm
-from broker.wal.upload_queue import CombinedObject, ObjectState
-from broker.wal.wal_slice import WalSlice
-from tests.unit.wal.test_upload_queue import Leader, Log
+from broker.wal.objects.wal_slice import WalSlice
+from broker.wal.upload.partition_uploads import LeaderTerm
+from broker.wal.upload.upload_queue import CombinedObject, ObjectState
+from tests.unit.wal.upload.test_upload_queue import Leader, Log
 from tests.unit.wal.wal_world import BAR, FOO
 
 PARTITIONS = st.sampled_from([FOO, BAR])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from broker.log.leader_epoch_file_cache import EpochEntry
 from broker.protocol.api_keys import ApiKey
 from broker.records.record_batch import batches
-from broker.wal.wal_slice import WalSlice
+from broker.wal.objects.wal_slice import WalSlice
 from tests.support.builders import values_of
 from tests.support.sim_loop import SimLoop, simulate
 from tests.support.wal_replica_cluster import WalReplicaCluster, bucket_of

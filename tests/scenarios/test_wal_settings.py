@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.objectstore.failing_object_store import Latency
-from broker.wal.upload_pace import Traffic
+from broker.wal.cost.cost_meter import Traffic
 from tests.support.builders import batch
 from tests.support.sim_loop import SimLoop, simulate
 from tests.support.simulated_bucket import BucketFollower, BucketWorld

@@ -17,7 +17,7 @@ from broker.objectstore.failing_object_store import Fault, Latency
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.records.record_batch import batches
-from broker.wal.combined_segment import CombinedSegment
+from broker.wal.objects.combined_segment import CombinedSegment
 from tests.support.builders import batch, parsed
 from tests.support.sim_loop import EPOCH_MS
 from tests.unit.wal.upload_world import FOLLOWER, LEADER, LOST, UploadWorld, told

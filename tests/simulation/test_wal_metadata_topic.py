@@ -12,10 +12,10 @@ import structlog
 from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.metadata.configs_image import ConfigResourceType
 from broker.metadata.metadata_image import MetadataImage
-from broker.server import wal_metadata_fetcher
-from broker.server.wal_metadata_endpoint import WalMetadataEndPoint
-from broker.server.wal_metadata_topic import WalMetadataTopic
-from broker.wal.metadata_topic import MetadataTopicError
+from broker.server.wal import wal_metadata_fetcher
+from broker.server.wal.wal_metadata_endpoint import WalMetadataEndPoint
+from broker.server.wal.wal_metadata_topic import WalMetadataTopic
+from broker.wal.announce.metadata_topic import MetadataTopicError
 from tests.support.sim_cluster import SimCluster, host_name
 from tests.support.sim_metadata_topic import PARTITIONS, SimMember, metadata_partition
 from tests.support.sim_node import NodeLoop, simulate_nodes

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
-from broker.wal.metadata_topic import MetadataRecord, MetadataTopicError, OnMetadata
+from broker.wal.announce.metadata_topic import MetadataRecord, MetadataTopicError, OnMetadata
 
 
 class MemoryMetadataTopic:

@@ -16,8 +16,8 @@ from broker.objectstore.decorated import DecoratedObjectStore, Operation, Reques
 from broker.objectstore.errors import BucketNotFound, ObjectStoreError
 from broker.objectstore.failing_object_store import FailingObjectStore, FaultPlan, Latency
 from broker.objectstore.object_store import ObjectStore
-from broker.wal.bucket_wal_storage_manager import BucketWalStorageManager
-from broker.wal.wal_storage_context import WalStorageContext
+from broker.wal.storage.bucket_wal_storage_manager import BucketWalStorageManager
+from broker.wal.storage.wal_storage_context import WalStorageContext
 from tests.support.memory_object_store import MemoryObjectStore
 from tests.support.sim_loop import EPOCH_MS, SimLoop
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC, TopicPartition
 from broker.config.config_holder import ConfigHolder
 from broker.server.leader_connector import LeaderConnector
-from broker.server.wal_metadata_positions import WalMetadataPositions
-from broker.server.wal_metadata_topic import WalMetadataTopic
-from broker.wal.metadata_topic import MetadataRecord
+from broker.server.wal.wal_metadata_positions import WalMetadataPositions
+from broker.server.wal.wal_metadata_topic import WalMetadataTopic
+from broker.wal.announce.metadata_topic import MetadataRecord
 from tests.support.builders import broker_config
 from tests.support.sim_cluster import SimCluster
 from tests.support.sim_disk import SimFileSystem

@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 
 from broker.common.identifiers import TopicIdPartition
 from broker.schemas.remote_wal_metadata import encode, slice_records
-from broker.wal.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
-from broker.wal.object_key import WalObjectKey
-from broker.wal.wal_slice import ReservationToken, WalSlice, build_slice
+from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.objects.object_key import WalObjectKey
+from broker.wal.objects.wal_slice import ReservationToken, WalSlice, build_slice
 
 CLUSTER_ID = "Nk018hRAQFytWskYqtQduw"
 

@@ -22,15 +22,15 @@ from broker.replication.bucket_follower import MakeBucketFollower
 from broker.replication.leader_wal import LeaderWal
 from broker.replication.partition import Partition
 from broker.server.leader_connector import LeaderConnector
-from broker.server.remote_leader_epochs import RemoteLeaderEpochs
-from broker.wal.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.server.wal.remote_leader_epochs import RemoteLeaderEpochs
+from broker.wal.follow.wal_fetcher import WalFetcher
+from broker.wal.follow.wal_follower import WalFollower
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.objects.wal_entry import WalEntry, entries_of
+from broker.wal.objects.wal_slice import ReservationToken, WalSlice, build_slice
 from broker.wal.remote_wal_stats import RemoteWalStats
-from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager
-from broker.wal.wal_entry import WalEntry, entries_of
-from broker.wal.wal_fetcher import WalFetcher
-from broker.wal.wal_follower import WalFollower
-from broker.wal.wal_interval_map import WalIntervalMap
-from broker.wal.wal_slice import ReservationToken, WalSlice, build_slice
+from broker.wal.storage.remote_wal_storage_manager import RemoteWalStorageManager
 from tests.support.builders import ReplicaWorld, batch, parsed
 from tests.support.memory_object_store import MemoryObjectStore
 from tests.support.replica_cluster import ClusterBroker, ClusterConnection, ReplicaCluster, T

@@ -6,7 +6,7 @@ from broker.cli import wal_bucket
 from broker.cli.wal_bucket import BucketPlace, WalBucket, bucket_url
 from broker.config.setting import ConfigError
 from broker.objectstore.errors import BucketNotFound, NotFound
-from broker.wal.combined_segment import FOOTER_SIZE, CorruptObjectError
+from broker.wal.objects.combined_segment import FOOTER_SIZE, CorruptObjectError
 
 from .wal_look_world import NOW_MS, LookWorld
 

@@ -9,7 +9,7 @@ from broker.common.identifiers import TopicIdPartition
 from broker.config.setting import ConfigError
 from broker.log.partition_metadata_file import PartitionMetadataFile
 from broker.records.record_batch import batches
-from broker.wal.wal_entry import entries_of
+from broker.wal.objects.wal_entry import entries_of
 from tests.support.wal_directory import wal_slice
 from tests.unit.wal.wal_world import log_bytes
 

@@ -8,8 +8,8 @@ from broker.schemas.remote_wal_metadata import (
     encode,
     slice_records,
 )
-from broker.wal.metadata_topic import MetadataRecord
-from broker.wal.wal_entry import entries_of
+from broker.wal.announce.metadata_topic import MetadataRecord
+from broker.wal.objects.wal_entry import entries_of
 
 from .wal_look_world import BAR, FOO, NOW_MS, URL, LookWorld
 

@@ -12,7 +12,7 @@ from broker.config.value_types import HostPort
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import ResponseSchema
 from broker.records.memory_records_builder import records_batch
-from broker.wal.metadata_topic import MetadataRecord, MetadataTopicError
+from broker.wal.announce.metadata_topic import MetadataRecord, MetadataTopicError
 
 ZERO = timedelta()
 TOPIC = "__remote_wal_log_metadata"

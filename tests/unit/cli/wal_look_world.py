@@ -6,10 +6,10 @@ from broker.cli.wal_bucket import WalBucket
 from broker.cli.wal_pointers import WalPointers
 from broker.cli.wal_topic import ClusterView
 from broker.common.identifiers import TopicIdPartition
-from broker.wal.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
-from broker.wal.metadata_topic import MetadataRecord
-from broker.wal.object_key import WalObjectKey
-from broker.wal.wal_slice import WalSlice
+from broker.wal.announce.metadata_topic import MetadataRecord
+from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.objects.object_key import WalObjectKey
+from broker.wal.objects.wal_slice import WalSlice
 from tests.support.memory_object_store import MemoryObjectStore
 from tests.support.wal_directory import CLUSTER_ID, wal_slice
 from tests.unit.wal.wal_world import log_bytes

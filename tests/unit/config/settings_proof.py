@@ -42,11 +42,11 @@ _THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_
 
 _WAL = f"{_UNIT}/wal"
 _WAL_SETTINGS = "tests/scenarios/test_wal_settings.py"
-_BUCKET_SETTINGS = f"{_WAL}/test_wal_storage_context.py::test_every_setting_gets_where_it_belongs"
-_POINTERS_TOPIC = f"{_SERVER}/test_wal_metadata_topic_creator.py::test_what_the_settings_say"
+_BUCKET_SETTINGS = f"{_WAL}/storage/test_wal_storage_context.py::test_every_setting_gets_where_it_belongs"
+_POINTERS_TOPIC = f"{_SERVER}/wal/test_wal_metadata_topic_creator.py::test_what_the_settings_say"
 _OTHER_PREFIXES = f"{_CONFIG}/test_remote_wal_settings.py::test_other_prefixes_name_the_same_settings"
 _THROUGH_A_BUCKET = f"{_UNIT}/replication/test_partition.py::test_which_partitions_go_through_a_bucket"
-_SWEEPS = f"{_WAL}/test_wal_object_sweeper.py::test_a_broker_sweeps_by_its_settings"
+_SWEEPS = f"{_WAL}/retention/test_wal_object_sweeper.py::test_a_broker_sweeps_by_its_settings"
 _COST_POLICY = f"{_WAL_SETTINGS}::test_what_waits_for_the_price_of_requests_is_a_setting"
 
 # The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
@@ -186,13 +186,13 @@ BROKER: Final = {
     "rwsm.config.path.style": _BUCKET_SETTINGS,
     "rwsm.config.az.id": f"{_CONFIG}/test_remote_wal_rules.py::test_values_that_do_not_fit_together",
     "rwsm.config.key.prefix": (
-        f"{_WAL}/test_bucket_wal_storage_manager.py::test_the_key_prefix_is_nobody_elses_business"
+        f"{_WAL}/storage/test_bucket_wal_storage_manager.py::test_the_key_prefix_is_nobody_elses_business"
     ),
     "rwlmm.config.remote.wal.log.metadata.topic.num.partitions": _POINTERS_TOPIC,
     "rwlmm.config.remote.wal.log.metadata.topic.replication.factor": _POINTERS_TOPIC,
     "rwlmm.config.remote.wal.log.metadata.topic.retention.ms": _POINTERS_TOPIC,
     "rwlmm.config.remote.wal.log.metadata.producer.acks": (
-        f"{_SERVER}/test_wal_metadata_topic.py::test_acks_are_those_of_the_setting"
+        f"{_SERVER}/wal/test_wal_metadata_topic.py::test_acks_are_those_of_the_setting"
     ),
     "remote.wal.combine.interval.ms": f"{_WAL_SETTINGS}::test_the_interval_is_a_setting",
     "remote.wal.combine.max.bytes": f"{_WAL_SETTINGS}::test_the_size_of_objects_is_a_setting",
@@ -202,7 +202,7 @@ BROKER: Final = {
     "remote.wal.combine.partition.max.bytes": f"{_WAL_SETTINGS}::test_the_share_of_a_partition_is_a_setting",
     "remote.wal.cost.policy": _COST_POLICY,
     "remote.wal.metadata.slice.events.enable": (
-        f"{_WAL}/test_remote_wal_metadata_publisher.py::test_slices_need_not_be_told_one_by_one"
+        f"{_WAL}/announce/test_remote_wal_metadata_publisher.py::test_slices_need_not_be_told_one_by_one"
     ),
     "remote.wal.object.retention.mode": _SWEEPS,
     "remote.wal.object.min.retention.ms": _SWEEPS,
@@ -212,17 +212,17 @@ BROKER: Final = {
     "remote.wal.upload.timeout.ms": _BUCKET_SETTINGS,
     "remote.wal.upload.retry.backoff.ms": _BUCKET_SETTINGS,
     "remote.wal.upload.retry.max.ms": _BUCKET_SETTINGS,
-    "remote.wal.fetch.threads": f"{_WAL}/test_wal_fetcher.py::test_no_more_gets_at_once_than_the_setting_says",
+    "remote.wal.fetch.threads": f"{_WAL}/follow/test_wal_fetcher.py::test_no_more_gets_at_once_than_the_setting_says",
     "remote.wal.fetch.timeout.ms": _BUCKET_SETTINGS,
     "remote.wal.fetch.lag.wait.ms": (
         f"{_WAL_SETTINGS}::test_how_long_the_fetch_of_a_follower_that_is_behind_is_held_is_a_setting"
     ),
     "remote.wal.fallback.enable": (
-        f"{_WAL}/test_leader_partition.py::test_fallback_can_be_forbidden_and_what_is_stuck_is_uploaded_again"
+        f"{_WAL}/upload/test_leader_partition.py::test_fallback_can_be_forbidden_and_what_is_stuck_is_uploaded_again"
     ),
     "remote.wal.fallback.lag.ms": f"{_WAL_SETTINGS}::test_when_a_leader_sends_records_itself_is_a_setting",
-    "remote.wal.republish.mode": f"{_WAL}/test_backfill.py::test_it_can_be_switched_off",
-    "remote.wal.republish.max.bytes.per.second": f"{_WAL}/test_backfill.py::test_it_keeps_to_its_rate",
+    "remote.wal.republish.mode": f"{_WAL}/upload/test_backfill.py::test_it_can_be_switched_off",
+    "remote.wal.republish.max.bytes.per.second": f"{_WAL}/upload/test_backfill.py::test_it_keeps_to_its_rate",
     "group.min.session.timeout.ms": _SESSIONS,
     "group.max.session.timeout.ms": _SESSIONS,
     "group.initial.rebalance.delay.ms": (f"{_GROUP}/test_join_group.py::test_03_the_delay_of_a_new_group_is_a_setting"),
@@ -240,8 +240,8 @@ BROKER: Final = {
     "offsets.topic.replication.factor": _OFFSETS_TOPIC,
     "offsets.topic.compression.codec": f"{_CONTEXT}::test_the_codec_of_the_offsets_topic",
     "offsets.commit.timeout.ms": f"{_CONTEXT}::test_the_time_for_a_commit_is_a_setting",
-    "wherry.price.list": f"{_UNIT}/wal/test_prices.py::test_prices_are_those_of_the_settings",
-    "wherry.price.cross.zone.dollars.per.gb": f"{_UNIT}/wal/test_prices.py::test_prices_are_those_of_the_settings",
+    "wherry.price.list": f"{_UNIT}/wal/cost/test_prices.py::test_prices_are_those_of_the_settings",
+    "wherry.price.cross.zone.dollars.per.gb": f"{_UNIT}/wal/cost/test_prices.py::test_prices_are_those_of_the_settings",
     "wherry.fault.switch.enable": f"{_UNIT}/test_node.py::test_faults_can_be_set_on_loopback_or_where_it_is_allowed",
 }
 

@@ -8,8 +8,8 @@ from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_image import MetadataImage
 from broker.replication.replica_fetcher_manager import LeaderAddress
-from broker.server.wal_metadata_routes import WalMetadataRoutes
-from broker.wal.metadata_topic import MetadataRecord
+from broker.server.wal.wal_metadata_routes import WalMetadataRoutes
+from broker.wal.announce.metadata_topic import MetadataRecord
 from tests.unit.server.link_support import broker_record, image_with, partition_record, topic_records
 
 TOPIC_ID = UUID(int=0xC0C0)

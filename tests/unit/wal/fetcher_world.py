@@ -11,13 +11,13 @@ from broker.objectstore.errors import Corrupt, NotFound
 from broker.objectstore.objects import ObjectInfo
 from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.follower_replica import FollowerReplica
-from broker.wal.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.follow.wal_fetcher import WalFetcher
+from broker.wal.follow.wal_follower import WalFollower
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.objects.wal_entry import WalEntry, entries_of
 from broker.wal.remote_wal_stats import RemoteWalStats
-from broker.wal.remote_wal_storage_manager import RemoteWalStorageManager
-from broker.wal.wal_entry import WalEntry, entries_of
-from broker.wal.wal_fetcher import WalFetcher
-from broker.wal.wal_follower import WalFollower
-from broker.wal.wal_interval_map import WalIntervalMap
+from broker.wal.storage.remote_wal_storage_manager import RemoteWalStorageManager
 from tests.support.builders import ReplicaWorld
 from tests.unit.wal.wal_world import BUCKET, batch, bytes_of, make_slice, new_id
 

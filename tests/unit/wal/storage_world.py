@@ -10,8 +10,8 @@ from broker.objectstore.failing_object_store import FailingObjectStore
 from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.object_store_url import parse_bucket_url
 from broker.objectstore.retrying import RetryPolicy
-from broker.wal.local_wal_storage_manager import LocalWalStorageManager
-from broker.wal.wal_storage_context import WalStorageContext, WalStorageSettings
+from broker.wal.storage.local_wal_storage_manager import LocalWalStorageManager
+from broker.wal.storage.wal_storage_context import WalStorageContext, WalStorageSettings
 from tests.support.memory_object_store import MemoryObjectStore
 
 OWN = "file:///zone-a"

@@ -13,16 +13,16 @@ from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
-from broker.wal.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
-from broker.wal.departed_brokers import Zone
-from broker.wal.metadata_topic import MetadataTopicError
-from broker.wal.object_key import WalObjectKey
-from broker.wal.object_retention import PartitionProgress, RetentionSettings
-from broker.wal.orphan_sweep import OrphanSweep, SweepSettings
+from broker.wal.announce.metadata_topic import MetadataTopicError
+from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.objects.object_key import WalObjectKey
 from broker.wal.remote_wal_stats import RemoteWalStats
-from broker.wal.wal_object_sweeper import WalObjectSweeper
-from broker.wal.wal_object_table import WalObjectTable
-from broker.wal.wal_storage_context import WalStorageContext, WalStorageSettings
+from broker.wal.retention.departed_brokers import Zone
+from broker.wal.retention.object_retention import PartitionProgress, RetentionSettings
+from broker.wal.retention.orphan_sweep import OrphanSweep, SweepSettings
+from broker.wal.retention.wal_object_sweeper import WalObjectSweeper
+from broker.wal.retention.wal_object_table import WalObjectTable
+from broker.wal.storage.wal_storage_context import WalStorageContext, WalStorageSettings
 from tests.support.sim_buckets import SimBuckets, SimWalStorageManager
 from tests.support.sim_loop import SimClock, SimLoop
 from tests.unit.wal.wal_world import log_bytes, make_slice, new_id

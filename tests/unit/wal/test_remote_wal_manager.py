@@ -13,13 +13,12 @@ from broker.metadata.metadata_image import MetadataImage
 from broker.replication.partition import Partition
 from broker.schemas.cluster_metadata import ConfigRecord, MetadataRecord
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
-from broker.wal.metadata_topic import MetadataRecord as Event
+from broker.wal.announce.metadata_topic import MetadataRecord as Event
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.follow.wal_partitions import Placement, WalPartitions
 from broker.wal.remote_wal_manager import RemoteWalManager
-from broker.wal.wal_interval_map import WalIntervalMap
-from broker.wal.wal_partitions import Placement, WalPartitions
 from tests.support.builders import LOCAL_BROKER_ID, ReplicaWorld, batch, topic_uuid
-
-from .wal_world import BUCKET, entry
+from tests.unit.wal.wal_world import BUCKET, entry
 
 OTHER = LOCAL_BROKER_ID + 1
 PAIR = (LOCAL_BROKER_ID, OTHER)

@@ -13,20 +13,19 @@ from broker.objectstore.failing_object_store import FailingObjectStore
 from broker.records.record_batch import batches
 from broker.replication.partition import Partition
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord, encode
-from broker.wal.backfill import Backfill
-from broker.wal.combiner import Combiner
-from broker.wal.leader_partition import WalLeaderPartition
-from broker.wal.object_identities import ObjectIdentities
-from broker.wal.partition_uploads import PartitionUploads
+from broker.wal.cost.cost_meter import Traffic
+from broker.wal.follow.wal_interval_map import WalIntervalMap
+from broker.wal.objects.wal_entry import WalEntry, entries_of
 from broker.wal.remote_wal_stats import RemoteWalStats
-from broker.wal.slice_reader import SliceReader
-from broker.wal.upload_pace import Traffic
-from broker.wal.wal_entry import WalEntry, entries_of
-from broker.wal.wal_interval_map import WalIntervalMap
+from broker.wal.upload.backfill import Backfill
+from broker.wal.upload.combiner import Combiner
+from broker.wal.upload.leader_partition import WalLeaderPartition
+from broker.wal.upload.object_identities import ObjectIdentities
+from broker.wal.upload.partition_uploads import PartitionUploads
+from broker.wal.upload.slice_reader import SliceReader
 from tests.support.builders import ReplicaWorld, batch, topic_uuid
 from tests.support.sim_loop import SimClock, SimLoop, simulate
-
-from .storage_world import OWN, Buckets, storage_manager
+from tests.unit.wal.storage_world import OWN, Buckets, storage_manager
 
 LEADER, FOLLOWER, OTHER = 1, 2, 3
 LOST = "file:///zone-lost"  # a bucket that never answers

@@ -8,9 +8,9 @@ from broker.common.buffers import Buffer
 from broker.common.identifiers import TopicIdPartition
 from broker.log.leader_epoch_file_cache import EpochEntry
 from broker.records.memory_records_builder import records_batch
-from broker.wal.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
-from broker.wal.wal_entry import WalEntry
-from broker.wal.wal_slice import ReservationToken, WalSlice, build_slice
+from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
+from broker.wal.objects.wal_entry import WalEntry
+from broker.wal.objects.wal_slice import ReservationToken, WalSlice, build_slice
 
 FOO = TopicIdPartition(UUID(bytes=bytes(range(16))), "foo", 2)
 BAR = TopicIdPartition(UUID(bytes=bytes(range(1, 17))), "bar", 0)

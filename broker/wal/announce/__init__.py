@@ -1,0 +1,1 @@
+"""The metadata topic: telling of objects and hearing of them."""

@@ -1,0 +1,1 @@
+"""What a follower takes from buckets, and when it may append it."""

@@ -1,0 +1,1 @@
+"""When objects are deleted."""

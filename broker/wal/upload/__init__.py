@@ -1,0 +1,1 @@
+"""What a leader puts into the bucket, and what it does when the bucket does not serve."""
