@@ -49,8 +49,8 @@ class MetadataTopic(Protocol):
         """What to read from now on; those no longer named are forgotten.
 
         Of the unhurried ones it is enough to hear twice a second.
-        New partitions begin one retention ago, by timestamp.  If that would be very much, they begin where an earlier
-        run of this process was a minute before its end.
+        New partitions begin where an earlier run was some seconds before its end; without one, or when there is little
+        to read, one retention ago, by timestamp.
         """
 
     def read_again(self, partition: int) -> None:
