@@ -64,14 +64,14 @@ class CachedPartition(FetchPartition):
     def update_request(self, asked: FetchPartition) -> None:
         """New parameters; what was told before still counts as told.
 
-        But the answer to a question with other epochs is told even if it is the same, and Kafka's
-        maybeUpdateResponseData would leave it out: a follower that gets its records elsewhere (KIP-1176) waits for it.
+        But to a follower that gets its records elsewhere (KIP-1176) the answer to a question with other epochs is told
+        even if it is the same, and Kafka's maybeUpdateResponseData would leave it out: it waits for it.
         """
         is_other_epoch = (self.current_leader_epoch, self.last_fetched_epoch) != (
             asked.current_leader_epoch,
             asked.last_fetched_epoch,
         )
-        if is_other_epoch:
+        if is_other_epoch and self.hosted is not None and self.hosted.leader_wal is not None:
             self.last_high_watermark = NO_OFFSET
         if is_other_epoch or asked.fetch_offset != self.fetch_offset:
             self.was_refused = False
