@@ -119,6 +119,8 @@ class LogLoader:
             self._log.warning("leader_epochs_unreadable", error=str(error))
             had_clean_shutdown, recovery_point = False, 0  # the batches have them all
         untrusted = self._open_segments(names)
+        if self._lacks_first_epochs(log_start_offset):
+            had_clean_shutdown, recovery_point = False, min(recovery_point, log_start_offset)
         if not had_clean_shutdown and len(self._segments):
             tail = self._segments.from_offset(recovery_point)
             if not self._may_have_holes:  # the batches that began an epoch may be gone
@@ -163,6 +165,14 @@ class LogLoader:
         self._segments.active.records.release()  # an idle log holds no descriptor
         unified_log.is_dirty = is_new or not had_clean_shutdown or self._recovery.segments > 0
         return LoadedLog(unified_log, self._recovery)
+
+    def _lacks_first_epochs(self, log_start_offset: int) -> bool:
+        """The epochs were written for a log start that was not written before a crash: it has gone back, and the
+        batches say which epochs are below."""
+        earliest = self._epochs.earliest_entry
+        if earliest is None or not len(self._segments) or self._may_have_holes:
+            return False
+        return earliest.start_offset > max(log_start_offset, self._segments.first.base_offset)
 
     def _read_topic_id(self) -> UUID | None:
         try:

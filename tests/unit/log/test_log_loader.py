@@ -386,3 +386,15 @@ def test_nonsense_below_the_recovery_point_does_not_stop_a_start() -> None:
     log = world.reload(recovery_point=6)
     assert log.log_end_offset == 9
     assert log.producer_state_manager.last_entry(1).last_sequence == 8  # type: ignore[union-attr]
+
+
+def test_a_log_start_that_went_back_in_a_crash_finds_its_epochs_in_the_batches() -> None:
+    """Epochs are written when records are deleted, the log start some time later."""
+    world = filled()
+    world.log.maybe_increment_log_start_offset(7, "test")
+    assert world.log.leader_epochs.entries == ((2, 7),)
+    world.log.leader_epochs.write()
+    log = world.reload(recovery_point=9, log_start_offset=4)
+    assert log.log_start_offset == 4
+    assert log.leader_epochs.entries == ((1, 4), (2, 5))
+    assert world.offsets(4) == EVERYTHING[4:]
