@@ -256,15 +256,11 @@ class BrokerServer:
         ReplicationPathMetrics(registry).observe(
             self.replicas,
             own_zone=self.config.current.broker_rack,
-            zone_of=self._zone_of,
+            zone_of=self.cache.rack_of,
             monotonic_ms=monotonic_ms,
         )
         if self.wal is not None:
             self.wal.observe(registry, self.remote_wal_topics)
-
-    def _zone_of(self, broker_id: int) -> str | None:
-        broker = self.cache.image.brokers.get(broker_id)
-        return None if broker is None else broker.rack
 
     def _subscribe(self) -> None:
         configs = DynamicConfigPublisher(self.config, self.repository, self.logs)

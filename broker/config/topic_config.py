@@ -39,6 +39,7 @@ THROTTLED_REPLICAS: Final = Valid[Any](
     "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
     lambda entries: entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", entry) for entry in entries),
 )
+AS_RETENTION: Final = -2  # of local.retention.*: as retention.*
 _TIERING: Final = "Tiered storage is not supported yet."
 
 
@@ -458,6 +459,11 @@ class TopicConfig(Config):
             )
         if config.remote_wal_enable:
             check_remote_wal_topic(broker, topic, config.cleanup_policy)
+
+    @property
+    def local_retention_ms_effective(self) -> int:
+        """What local.retention.ms comes to; -1: without limit."""
+        return self.retention_ms if self.local_retention_ms == AS_RETENTION else self.local_retention_ms
 
     @property
     def is_compact(self) -> bool:

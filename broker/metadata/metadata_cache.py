@@ -66,6 +66,11 @@ class MetadataCache:
         found = self._image.topics.by_name.get(topic)
         return len(found.partitions) if found else None
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Of a registered broker; None also while it names none."""
+        registration = self.image.brokers.get(broker_id)
+        return None if registration is None else registration.rack
+
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self._image.brokers.get(broker_id)
 

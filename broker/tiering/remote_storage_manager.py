@@ -1,6 +1,5 @@
 """RemoteStorageManager: where segments are copied to (KIP-405's interface of that name), and who chooses one."""
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +8,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from broker.config.setting import ConfigError
+from broker.config.named_class import named_class
 from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
 from broker.tiering.remote_storage_context import RemoteStorageContext
 
@@ -85,14 +84,5 @@ def make_remote_storage_manager(context: RemoteStorageContext) -> RemoteStorageM
 
     ConfigError when there is none of that name, or it cannot work with the settings it has.
     """
-    name = context.settings.class_name
-    if not name:
-        raise ConfigError(f"{CLASS_NAME} must be set: {' or '.join(_SHORT_NAMES)}, or the path of a class")
-    module_name, _, class_name = _SHORT_NAMES.get(name, name).rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name) if module_name else None
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{CLASS_NAME}={name} cannot be loaded: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, RemoteStorageManager)):
-        raise ConfigError(f"{CLASS_NAME}={name} is no RemoteStorageManager")
+    found = named_class(CLASS_NAME, context.settings.class_name, _SHORT_NAMES, RemoteStorageManager)  # type: ignore[type-abstract]
     return found(context)  # type: ignore[call-arg]  # what the ABC asks of its classes

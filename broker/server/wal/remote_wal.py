@@ -166,16 +166,12 @@ class RemoteWal:
             topics=self._replicas.topic_stats.topics,
             stats=self.stats,
             prices=Prices.of(settings),
-            zone_of=self._zone_of,
+            zone_of=self._cache.rack_of,
             spread=self._spread,
             live_bytes=lambda: self.objects.live_bytes,
             time=lambda: asyncio.get_running_loop().time(),
         )
 
-    def _zone_of(self, broker_id: int) -> str | None:
-        broker = self._cache.image.brokers.get(broker_id)
-        return None if broker is None else broker.rack
-
     def _spread(self) -> FollowerSpread:
         led = (each.replicas for each in self._replicas.partitions() if each.leader_wal is not None)
-        return spread_of(led, self._identity.node_id, self._zone_of)
+        return spread_of(led, self._identity.node_id, self._cache.rack_of)

@@ -72,5 +72,5 @@ class RemoteWalTopicCheck:
     def _outlives(self, topic: str, pointers_ms: int) -> bool:
         """Whether the topic is tiered and keeps records on local disks for as long as pointers, or longer."""
         config = self._repository.topic_config(topic)
-        local_ms = config.retention_ms if config.local_retention_ms == -2 else config.local_retention_ms
+        local_ms = config.local_retention_ms_effective
         return config.remote_storage_enable and (local_ms < 0 or local_ms >= pointers_ms)

@@ -23,7 +23,6 @@ from broker.wal.storage.remote_wal_storage_manager import make_storage_manager
 from broker.wal.storage.wal_storage_context import WalStorageContext, WalStorageSettings
 
 _UNLIMITED: Final = -1
-_AS_RETENTION: Final = -2
 
 
 class WalReading:
@@ -73,7 +72,7 @@ class WalReading:
         """Objects are kept for as long as pointers are, and as records are on local disks."""
         topic = self.repository.topic_config(partition.topic)
         pointers_ms = self.config.current.rwlmm_config_remote_wal_log_metadata_topic_retention_ms
-        local_ms = topic.retention_ms if topic.local_retention_ms == _AS_RETENTION else topic.local_retention_ms
+        local_ms = topic.local_retention_ms_effective
         return pointers_ms if local_ms == _UNLIMITED else min(pointers_ms, local_ms)
 
     def _new_map(self, partition: TopicIdPartition) -> WalIntervalMap:

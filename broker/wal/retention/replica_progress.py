@@ -9,7 +9,6 @@ from broker.metadata.metadata_image import MetadataImage
 from broker.replication.partition import Partition
 from broker.wal.retention.object_retention import PartitionProgress
 
-_AS_RETENTION: Final = -2  # local.retention.ms follows retention.ms
 _UNLIMITED: Final = -1
 
 
@@ -38,8 +37,7 @@ class ReplicaProgress:
         topic = self._image().topics.topic_by_id(partition.topic_id)
         if topic is None:
             return None
-        config = self._topic_config(topic.name)
-        retention_ms = config.retention_ms if config.local_retention_ms == _AS_RETENTION else config.local_retention_ms
+        retention_ms = self._topic_config(topic.name).local_retention_ms_effective
         return None if retention_ms == _UNLIMITED else retention_ms
 
     def highest_tiered_offset(self, partition: TopicIdPartition) -> int:

@@ -1,12 +1,11 @@
 """RemoteWalStorageManager: where combined objects are kept (KIP-1176's interface of that name), and who chooses one."""
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from broker.config.setting import ConfigError
+from broker.config.named_class import named_class
 from broker.objectstore.objects import ObjectInfo
 from broker.wal.objects.combined_segment import CombinedSegment
 from broker.wal.storage.wal_storage_context import WalStorageContext
@@ -64,14 +63,5 @@ def make_storage_manager(context: WalStorageContext) -> RemoteWalStorageManager:
 
     ConfigError when there is none of that name, or it cannot work with the settings it has.
     """
-    name = context.settings.class_name
-    if not name:
-        raise ConfigError(f"{CLASS_NAME} must be set: {' or '.join(_SHORT_NAMES)}, or the path of a class")
-    module_name, _, class_name = _SHORT_NAMES.get(name, name).rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name) if module_name else None
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{CLASS_NAME}={name} cannot be loaded: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, RemoteWalStorageManager)):
-        raise ConfigError(f"{CLASS_NAME}={name} is no RemoteWalStorageManager")
+    found = named_class(CLASS_NAME, context.settings.class_name, _SHORT_NAMES, RemoteWalStorageManager)  # type: ignore[type-abstract]
     return found(context)  # type: ignore[call-arg]  # what the ABC asks of its classes

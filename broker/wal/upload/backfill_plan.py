@@ -11,7 +11,6 @@ from broker.wal.upload.bucket_coverage import BucketCoverage
 from broker.wal.upload.partition_uploads import LeaderTerm
 from broker.wal.upload.republish_plan import RepublishMode, needed_range, next_backfill
 
-USE_RETENTION: Final = -2  # local.retention.ms: that of retention.ms
 _AGAIN_MAX: Final = 16  # ranges that followers could not read; they are asked for again while they cannot
 
 
@@ -100,9 +99,7 @@ class BackfillPlan:
     def _retained_from(self, now_ms: int) -> int:
         """The first offset of the first segment with a record younger than local.retention.ms."""
         local = self.partition.log
-        retention_ms = local.config.local_retention_ms
-        if retention_ms == USE_RETENTION:
-            retention_ms = local.config.retention_ms
+        retention_ms = local.config.local_retention_ms_effective
         if retention_ms >= 0:
             for segment in local.segments:
                 if segment.largest_timestamp >= now_ms - retention_ms:

@@ -163,3 +163,9 @@ def test_throttled_replicas_are_all_or_pairs_of_partition_and_broker(name: str) 
     for text in ("none", "0", "0:1,*", "0:1:2", "a:1"):
         with pytest.raises(ConfigError):
             TopicConfig.effective(BROKER, {name: text})
+
+
+@pytest.mark.parametrize(("local", "effective"), [("-2", 5000), ("-1", -1), ("1000", 1000)])
+def test_records_stay_on_local_disks_as_long_as_all_unless_said_otherwise(local: str, effective: int) -> None:
+    config = TopicConfig.effective(BROKER, {"retention.ms": "5000", "local.retention.ms": local})
+    assert config.local_retention_ms_effective == effective

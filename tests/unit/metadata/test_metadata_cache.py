@@ -32,6 +32,7 @@ def test_alive_brokers_are_unfenced_and_have_the_listener() -> None:
     broker = cache.broker(2)
     assert broker is not None
     assert broker.fenced
+    assert (cache.rack_of(1), cache.rack_of(3), cache.rack_of(9)) == ("a", "b", None)
 
 
 def test_listeners_hear_of_each_image_until_they_leave() -> None:
