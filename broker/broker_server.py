@@ -1,5 +1,6 @@
 """BrokerServer: the broker half of a node; it builds its objects in the order in which they depend on each other."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
@@ -24,6 +25,7 @@ from broker.metrics.registry import MetricsRegistry
 from broker.metrics.replication_metrics import ReplicationMetrics
 from broker.metrics.replication_path_metrics import ReplicationPathMetrics
 from broker.metrics.request_metrics import RequestMetrics
+from broker.metrics.tiered_topics_metrics import TieredTopicsMetrics
 from broker.network.broker_client import BrokerClient
 from broker.network.byte_stream import Network
 from broker.objectstore.fault_switch import FaultSwitch
@@ -40,7 +42,7 @@ from broker.server.assignments_manager import AssignmentsManager
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.broker_features import BrokerFeatures
 from broker.server.broker_identity import BrokerIdentity
-from broker.server.broker_lifecycle_manager import BrokerLifecycleManager
+from broker.server.broker_lifecycle_manager import BrokerLifecycleManager, BrokerStartError
 from broker.server.broker_registration_tracker import BrokerRegistrationTracker
 from broker.server.controller_finder import ControllerFinder, Endpoint
 from broker.server.dispatcher import Dispatcher
@@ -56,9 +58,13 @@ from broker.server.partition_writer import LogEndOffsets, ReplicaPartitionWriter
 from broker.server.producer_id_manager import ProducerIdManager
 from broker.server.quota_managers import QuotaManagers
 from broker.server.socket_server import UNSENT_RESPONSE_BYTES_MAX, SocketServer
+from broker.server.tiering.remote_log_topic_check import RemoteLogTopicCheck
+from broker.server.tiering.tiered_reading import TieredReading
+from broker.server.tiering.tiered_storage import TieredStorage
 from broker.server.wal.remote_wal import RemoteWal
 from broker.server.wal.remote_wal_topic_check import RemoteWalTopicCheck
 from broker.server.wal.wal_reading import WalReading
+from broker.tiering.remote_log_sweeper import KnownCluster
 
 log = structlog.get_logger(__name__)
 
@@ -134,6 +140,7 @@ class BrokerServer:
         self.publisher.hold()
         self.repository = ConfigRepository(config.current, self.cache)
         self.remote_wal_topics = RemoteWalTopicCheck(self.repository)
+        self.tiered_topics = RemoteLogTopicCheck(self.repository)
         self.link = ControllerLink(config.current, identity, controllers, self.publisher, outside.network)
         self.lifecycle = BrokerLifecycleManager(
             identity=identity,
@@ -148,16 +155,13 @@ class BrokerServer:
             self.link.producer_ids, identity.node_id, lambda: self.lifecycle.broker_epoch
         )
         self.logs = self._build_logs(LogMetrics(registry))
-        self.alter_partition = ControllerAlterPartitionManager(
-            self.link.alter_partition,
-            identity.node_id,
-            lambda: self.lifecycle.broker_epoch,
-            controller_versions=lambda: self.link.observer.controller_versions,
-        )
+        self.alter_partition = self._build_alter_partition()
         self.leaders = LeaderConnector(
             identity.node_id, config, self.cache, lambda: self.lifecycle.broker_epoch, outside.network
         )
-        self.wal_reading = self._build_wal_reading(ObjectStoreMetrics(registry), faults)
+        store_metrics = ObjectStoreMetrics(registry)
+        self.wal_reading = self._build_wal_reading(store_metrics, faults)
+        self.tiered_reading = self._build_tiered_reading(store_metrics, faults)
         self.fetchers = self._build_fetchers()
         self.assignments = AssignmentsManager(
             self.link.assignments, identity, lambda: self.lifecycle.broker_epoch, self.cache
@@ -165,6 +169,7 @@ class BrokerServer:
         answer_budget = ByteBudget(UNSENT_RESPONSE_BYTES_MAX)
         self.replicas = self._build_replicas(answer_budget)
         self.wal = self._build_wal()
+        self.tiered = self._build_tiered()
         self.sessions = FetchSessionCache(config.current.max_incremental_fetch_session_cache_slots, outside.chance)
         self.groups = self._build_groups(CoordinatorMetrics(registry))
         self.quotas = QuotaManagers(config.current, monotonic_ms, request_metrics.stopwatch)
@@ -186,6 +191,14 @@ class BrokerServer:
             topic_config=self.repository.topic_config,
         )
 
+    def _build_alter_partition(self) -> ControllerAlterPartitionManager:
+        return ControllerAlterPartitionManager(
+            self.link.alter_partition,
+            self.identity.node_id,
+            lambda: self.lifecycle.broker_epoch,
+            controller_versions=lambda: self.link.observer.controller_versions,
+        )
+
     def _build_replicas(self, answer_budget: ByteBudget) -> ReplicaManager:
         return ReplicaManager(
             local_broker_id=self.identity.node_id,
@@ -202,6 +215,7 @@ class BrokerServer:
                 self.config.current.replica_selector_class, self.identity.node_id, self.cache, monotonic_ms
             ),
             fetchers=self.fetchers,
+            remote_log=None if self.tiered_reading is None else self.tiered_reading.access,
         )
 
     def _build_wal_reading(self, metrics: ObjectStoreMetrics, faults: FaultSwitch | None) -> WalReading | None:
@@ -218,6 +232,20 @@ class BrokerServer:
             faults=faults,
         )
 
+    def _build_tiered_reading(self, metrics: ObjectStoreMetrics, faults: FaultSwitch | None) -> TieredReading | None:
+        if not self.config.current.remote_log_storage_system_enable:
+            return None
+        return TieredReading(
+            self.config,
+            self.identity,
+            self.cache,
+            self.forwarding,
+            self._outside,
+            metrics=metrics,
+            faults=faults,
+            on_fatal=_end_broker,
+        )
+
     def _build_fetchers(self) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
             self.identity.node_id,
@@ -225,12 +253,23 @@ class BrokerServer:
             self.leaders.address_of,
             self.leaders.connect,
             make_bucket_follower=None if self.wal_reading is None else self.wal_reading.fetcher.make_follower,
+            remote_log=None if self.tiered_reading is None else self.tiered_reading.access,
         )
 
     def _build_wal(self) -> RemoteWal | None:
         if self.wal_reading is None:
             return None
         return RemoteWal(self.wal_reading, self.replicas, self.fetchers, self.lifecycle, self.forwarding)
+
+    def _build_tiered(self) -> TieredStorage | None:
+        if self.tiered_reading is None:
+            return None
+        return TieredStorage(self.tiered_reading, self.replicas, self._known_cluster)
+
+    def _known_cluster(self) -> KnownCluster:
+        observer = self.link.observer
+        is_caught_up = not self.lifecycle.is_fenced and observer.fault is None and observer.lag == 0
+        return KnownCluster(self.cache.image, is_caught_up)
 
     def _build_groups(self, metrics: CoordinatorMetrics) -> GroupCoordinator:
         outside = self._outside
@@ -261,13 +300,19 @@ class BrokerServer:
         )
         if self.wal is not None:
             self.wal.observe(registry, self.remote_wal_topics)
+        TieredTopicsMetrics(registry).observe(self.tiered_topics)
+        if self.tiered is not None:
+            self.tiered.observe(registry)
 
     def _subscribe(self) -> None:
         configs = DynamicConfigPublisher(self.config, self.repository, self.logs)
         self.publisher.prepare_with("logs", LogPreparation(self.identity.node_id, self.repository, self.logs).prepare)
         self.publisher.subscribe(PublishingStage.CONFIGS_BEFORE_REPLICAS, "configs", configs.on_metadata)
         self.publisher.subscribe(PublishingStage.CONFIGS, "remote-wal-topics", self.remote_wal_topics.on_metadata)
+        self.publisher.subscribe(PublishingStage.CONFIGS, "tiered-topics", self.tiered_topics.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "replicas", self.replicas.apply_metadata)
+        if self.tiered is not None:
+            self.publisher.subscribe(PublishingStage.REPLICAS, "tiered-storage", self.tiered.manager.on_metadata)
         if self.wal is not None:
             self.publisher.subscribe(PublishingStage.REPLICAS, "remote-wal", self.wal.manager.on_metadata)
         self.publisher.subscribe(PublishingStage.REPLICAS, "assignments", self.assignments.on_metadata)
@@ -314,6 +359,8 @@ class BrokerServer:
             await stack.enter_async_context(self.replicas.running())
             if self.wal_reading is not None:
                 await stack.enter_async_context(self.wal_reading.running())
+            if self.tiered_reading is not None:
+                await stack.enter_async_context(self.tiered_reading.running())
             await stack.enter_async_context(self.fetchers.running())
             for channel in self.link.channels:
                 await stack.enter_async_context(channel.running())
@@ -321,6 +368,8 @@ class BrokerServer:
             await stack.enter_async_context(self.assignments.running())
             if self.wal is not None:
                 await stack.enter_async_context(self.wal.running())
+            if self.tiered is not None:
+                await stack.enter_async_context(self.tiered.running())
             await self.groups.startup()
             stack.push_async_callback(self.groups.shutdown)
             await stack.enter_async_context(self.link.observer.running())
@@ -332,6 +381,7 @@ class BrokerServer:
             await self.lifecycle.start(self.advertised_listeners(), self.logs.previous_broker_epoch)
             await self.lifecycle.wait_until_caught_up()
             self.remote_wal_topics.check_start(self.cache.image)
+            self.tiered_topics.check_start(self.cache.image)
             self.replicas.set_stray_logs_aside(self.cache.image)
             await self.publisher.release()
             await self.assignments.wait_until_told(ASSIGNMENTS_TIMEOUT_MS)
@@ -358,3 +408,10 @@ class BrokerServer:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.sockets.stop_accepting()
         await self._stack.aclose()
+
+
+def _end_broker(error: Exception) -> None:
+    """What tiered storage cannot do without is not there: the loop's handler ends the process, as it ends one that the
+    cluster does not want."""
+    ending = BrokerStartError(str(error))
+    asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": ending})

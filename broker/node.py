@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.controller.controller import ControllerStartError
 from broker.controller_server import ControllerServer
+from broker.metrics.disk_metrics import DiskMetrics
 from broker.metrics.event_loop_metrics import EventLoopMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.request_metrics import RequestMetrics
@@ -42,6 +44,7 @@ from broker.server.metadata_observer import ClusterIdMismatchError
 from broker.server.metadata_tail import MetadataDivergedError
 from broker.server.outside import Outside
 from broker.server.runtime_tuning import gc_freeze, process_age_seconds, trim_heap_regularly, tune_process
+from broker.server.web_page.cluster_status import ClusterStatus
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +92,7 @@ class Node:
     ) -> None:
         self.config = ConfigHolder(config)
         self.registry = MetricsRegistry()
+        DiskMetrics(self.registry).observe(lambda: shutil.disk_usage(self.config.current.log_dir))
         self.chance = chance or Chance()
         self.clock: Clock = clock or SystemClock()
         self.file_system: FileSystem = file_system or OsFileSystem()
@@ -99,6 +103,8 @@ class Node:
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
         self.http: HttpEndpoint | None = None
+        self._meta: MetaProperties | None = None
+        self._cluster: ClusterStatus | None = None
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -120,7 +126,7 @@ class Node:
             reserve = DiskReserve(self.file_system, config.log_dir)
             reserve.release()
             await self._serve_http(stack)
-            meta = await self._identify()
+            meta = self._meta = await self._identify()
             log.info(
                 "node_starting",
                 cluster_id=meta.cluster_id,
@@ -130,10 +136,12 @@ class Node:
             )
             if config.is_controller:
                 self.controller = self._build_controller(meta)
+                self._cluster = self._as_the_controller_has_it(self.controller)
                 await self.controller.start()
                 stack.push_async_callback(self.controller.stop)
             if config.is_broker:
                 self.broker = self._build_broker(meta)
+                self._cluster = self._as_the_broker_has_it(self.broker)
                 await self.broker.start()
                 stack.push_async_callback(self.broker.stop)
             reserve.restore()
@@ -157,6 +165,30 @@ class Node:
             return "fenced: the controller fenced this broker, or was not heard for a session"
         return "the metadata of the cluster cannot be followed"
 
+    async def status(self) -> dict[str, Any]:
+        """Who this is, and the cluster as it is known here, for the page; `cluster` is None before there is one."""
+        config = self.config.current
+        return {
+            "node_id": config.node_id,
+            "roles": list(config.process_roles),
+            "rack": config.broker_rack,
+            "version": __version__,
+            "cluster_id": None if self._meta is None else self._meta.cluster_id,
+            "not_ready": None if self.is_ready else self.not_ready_reason(),
+            "cluster": None if self._cluster is None else await self._cluster.describe(),
+        }
+
+    def _as_the_controller_has_it(self, server: ControllerServer) -> ClusterStatus:
+        own_id = self.config.current.node_id
+        return ClusterStatus(lambda: server.controller.image, lambda: own_id if server.controller.is_active else None)
+
+    def _as_the_broker_has_it(self, server: BrokerServer) -> ClusterStatus:
+        def controller_id() -> int | None:
+            leader = server.link.finder.leader
+            return None if leader is None else leader.node_id
+
+        return ClusterStatus(lambda: server.cache.image, controller_id, server.repository.topic_config)
+
     def _lock_directory(self) -> FileLock:
         directory = self.config.current.log_dir
         self.file_system.make_directories(directory)
@@ -170,6 +202,7 @@ class Node:
             self.registry,
             lambda: self.is_ready,
             reason=self.not_ready_reason,
+            status=self.status,
             faults=self.faults,
         )
         try:

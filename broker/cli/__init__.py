@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from broker.cli import format, server, wal
+from broker.cli import cost, demo, format, server, wal
 from broker.config.setting import ConfigError
 
 EXIT_CONFIGURATION = 2  # as argparse exits for arguments it cannot read
@@ -28,7 +28,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"wherry {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     server.add_command(commands)
+    demo.add_command(commands)
     format.add_command(commands)
+    cost.add_command(commands)
     wal.add_command(commands)
     return parser
 

@@ -14,11 +14,11 @@ from broker.cli.wal_pointers import WalPointers
 from broker.cli.wal_topic import ClusterView, WalTopicReader
 from broker.cli.wal_verification import VerificationCounts, VerificationLimits, WalVerification
 from broker.common.clock import Clock, SystemClock
+from broker.common.metadata_topic import MetadataTopicError
 from broker.config.setting import ConfigError
 from broker.config.value_types import HostPort, parse_host_port, parse_list
 from broker.objectstore.errors import ObjectStoreError
 from broker.objectstore.s3_settings import S3Settings
-from broker.wal.announce.metadata_topic import MetadataTopicError
 
 EXIT_PROBLEMS: Final = 1
 EXIT_UNABLE: Final = 2  # it could not be looked

@@ -6,13 +6,13 @@ from hashlib import blake2b
 from uuid import UUID
 
 from broker.common.errors import CorruptMessageError, InvalidRecordError, UnsupportedVersionError
+from broker.common.metadata_topic import MetadataRecord
 from broker.schemas.remote_wal_metadata import (
     RemoteLogSegmentState,
     RemoteWalCombinedLogSegmentMetadataRecord,
     RemoteWalLogSegmentMetadataRecord,
     decode,
 )
-from broker.wal.announce.metadata_topic import MetadataRecord
 from broker.wal.objects.wal_entry import WalEntry, entries_of, entry_of
 
 

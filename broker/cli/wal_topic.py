@@ -10,6 +10,7 @@ from uuid import UUID
 
 from broker.common.errors import CorruptMessageError, ErrorCode
 from broker.common.identifiers import NO_EPOCH, REMOTE_WAL_LOG_METADATA_TOPIC
+from broker.common.metadata_topic import MetadataRecord, MetadataTopicError
 from broker.config.value_types import HostPort
 from broker.network.broker_client import BrokerClient
 from broker.protocol.api_keys import ApiKey
@@ -17,7 +18,6 @@ from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
 from broker.records.record_batch import batches
 from broker.server.remote_leader_endpoint import LeaderConnection
-from broker.wal.announce.metadata_topic import MetadataRecord, MetadataTopicError
 
 T = TypeVar("T")
 

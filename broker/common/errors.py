@@ -34,6 +34,12 @@ class OffsetOutOfRangeError(KafkaError):
     code = ErrorCode.offset_out_of_range
 
 
+class OffsetMovedToTieredStorageError(KafkaError):
+    """The offset belongs to the log, and its records are no longer on this disk (KIP-405)."""
+
+    code = ErrorCode.offset_moved_to_tiered_storage
+
+
 class CorruptMessageError(KafkaError):
     code = ErrorCode.corrupt_message
 

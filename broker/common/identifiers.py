@@ -32,6 +32,7 @@ NEVER_REMOTE_WAL_TOPICS: Final = INTERNAL_TOPICS | {
     REMOTE_LOG_METADATA_TOPIC,
     REMOTE_WAL_LOG_METADATA_TOPIC,
 }
+NEVER_TIERED_TOPICS: Final = NEVER_REMOTE_WAL_TOPICS  # what tells of a bucket is not in a bucket, internal or not
 
 
 class TopicPartition(NamedTuple):

@@ -5,8 +5,7 @@ that is not here yet, are read and ignored; docs/configuration.md lists them wit
 change what clients may do (an authorizer, a policy, a second directory) is refused instead: ignoring it would be a lie.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 _THREADS = "One event loop does this work; there are no threads to count."
@@ -14,7 +13,7 @@ _JVM = "It tunes the Java Virtual Machine or names Java classes."
 _SECURITY = "TLS and SASL are not supported yet; a listener that asks for them is refused."
 _TRANSACTIONS = "There is no transaction coordinator yet."
 _MUTATIONS = "How many changes of topics a client asks the controller for (KIP-599) is not bounded yet."
-_TIERING = "Tiered storage is not supported yet."
+TIERED_COPIES: Final = "Closed log files are copied as soon as they may be; KIP-1241 is not supported yet."
 _SHARE = "Share groups are not supported."
 _STREAMS = "Streams groups are not supported."
 _NEW_GROUPS = "The consumer group protocol of KIP-848 is not supported yet; classic groups are."
@@ -54,7 +53,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "eligible.leader.replicas.enable": "Eligible leader replicas (KIP-966) are off; a feature level turns them on.",
     "errors.deadletterqueue.*": _SHARE,
     "fetch.purgatory.purge.interval.requests": _PURGATORY,
-    "follower.fetch.last.tiered.offset.enable": _TIERING,
+    "follower.fetch.last.tiered.offset.enable": "A new follower begins where the leader's local records begin.",
     "group.consumer.*": _NEW_GROUPS,
     "group.coordinator.append.linger.ms": "What one turn of the event loop brings is appended together.",
     "group.coordinator.background.threads": _THREADS,
@@ -77,12 +76,11 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "log.dir.failure.timeout.ms": "A broker has one directory: when it fails, nothing is left to report it late.",
     "log.flush.start.offset.checkpoint.interval.ms": "Written together with the recovery points, by "
     "log.flush.offset.checkpoint.interval.ms.",
-    "log.local.retention.*": _TIERING,
     "log.message.downconversion.enable": _REMOVED,
     "log.message.format.version": _REMOVED,
     "log.message.timestamp.difference.max.ms": _REMOVED,
     "log.preallocate": "Files grow as they are written; preallocation would change nothing that can be read.",
-    "log.remote.*": _TIERING,
+    "log.remote.*": TIERED_COPIES,
     "max.connection.creation.rate": "New connections are bounded in number, not yet in rate.",
     "max.decompressed.message.bytes": "Decompression is bounded by a fixed size.",
     "metadata.log.segment.ms": "Files of the metadata log are begun anew by size, not by age.",
@@ -101,9 +99,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "principal.builder.class": _SECURITY,
     "producer.purgatory.purge.interval.requests": _PURGATORY,
     "queued.max.requests": "Requests in flight are bounded by bytes: queued.max.request.bytes.",
-    "remote.fetch.*": _TIERING,
-    "remote.list.*": _TIERING,
-    "remote.log.*": _TIERING,
+    "remote.log.index.file.cache.ttl.ms": "Indexes leave the cache by its size, not by age.",
+    "remote.log.manager.follower.thread.pool.size": "Followers only look up what is known of a partition.",
     "replica.alter.log.dirs.*": "There is one log directory per broker.",
     "replica.socket.receive.buffer.bytes": "The operating system sizes the buffers of connections to leaders.",
     "reserved.broker.max.id": _REMOVED,
@@ -123,25 +120,13 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A value that cannot be ignored: why, and which values of the name are harmless."""
-
-    reason: str
-    is_harmless: Callable[[str], bool] = lambda text: text == ""
-
-
-def _is_false(text: str) -> bool:
-    return text.lower() in ("", "false")
-
-
-REFUSED: Final[Mapping[str, Refusal]] = {
-    "alter.config.policy.class.name": Refusal("policies are Java classes and cannot be enforced here"),
-    "authorizer.class.name": Refusal("there is no authorizer yet, and every client may do everything"),
-    "client.quota.callback.class": Refusal("quota callbacks are Java classes and cannot be called here"),
-    "config.providers": Refusal("configuration providers are Java classes; write the values themselves"),
-    "create.topic.policy.class.name": Refusal("policies are Java classes and cannot be enforced here"),
-    "remote.log.storage.system.enable": Refusal("tiered storage is not supported yet", _is_false),
+# Why any value but an empty one is refused.
+REFUSED: Final[Mapping[str, str]] = {
+    "alter.config.policy.class.name": "policies are Java classes and cannot be enforced here",
+    "authorizer.class.name": "there is no authorizer yet, and every client may do everything",
+    "client.quota.callback.class": "quota callbacks are Java classes and cannot be called here",
+    "config.providers": "configuration providers are Java classes; write the values themselves",
+    "create.topic.policy.class.name": "policies are Java classes and cannot be enforced here",
 }
 
 
@@ -158,7 +143,7 @@ def reason_without_effect(name: str) -> str | None:
 def refusals(properties: Mapping[str, str]) -> list[str]:
     """A sentence for each property whose value must not be ignored."""
     return [
-        f"{name}={properties[name]!r}: {refusal.reason}."
-        for name, refusal in REFUSED.items()
-        if name in properties and not refusal.is_harmless(properties[name].strip())
+        f"{name}={properties[name]!r}: {reason}."
+        for name, reason in REFUSED.items()
+        if properties.get(name, "").strip()
     ]

@@ -11,6 +11,9 @@ from broker.config.group_settings import GroupSettings
 from broker.config.log_settings import LogSettings
 from broker.config.network_settings import NetworkSettings
 from broker.config.node_settings import BROKER_ROLE, CONTROLLER_ROLE, NodeSettings
+from broker.config.prefixed_settings import names_under, properties_under, read_under_other_prefixes
+from broker.config.remote_log_rules import local_retention_problems, remote_log_problems
+from broker.config.remote_log_settings import STORAGE_MANAGERS, RemoteLogSettings
 from broker.config.remote_wal_rules import remote_wal_problems
 from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.replication_settings import ReplicationSettings
@@ -39,6 +42,7 @@ class BrokerConfig(
     LogSettings,
     ReplicationSettings,
     RemoteWalSettings,
+    RemoteLogSettings,
     GroupSettings,
     WherrySettings,
 ):
@@ -53,11 +57,10 @@ class BrokerConfig(
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)
-        self._replace_values(**self.read_under_other_prefixes())
+        prefixes = (*self.remote_wal_prefixes, *self.remote_log_prefixes)
+        self._replace_values(**read_under_other_prefixes(self, prefixes))
         ignored = {name for name in self.unknown_names if name in REFUSED or reason_without_effect(name) is not None}
-        unknown = [
-            name for name in self.unknown_names if name not in ignored and not self.is_setting_of_a_manager(name)
-        ]
+        unknown = [name for name in self.unknown_names if name not in ignored and not self._is_of_a_manager(name)]
         self._replace_values(ignored_names=tuple(sorted(ignored)), unknown_names=tuple(unknown))
         sentences = [*refusals(properties), *self._resolve_node(), *self._resolve_listeners(), *self._check_numbers()]
         if not sentences:
@@ -94,6 +97,14 @@ class BrokerConfig(
         except ConfigError as error:
             raise InvalidConfigError(str(error)) from error
 
+    def check_retention(self) -> None:
+        """InvalidConfigError when local retention does not fit: Kafka lets no change make it so, tiered or not."""
+        sentences = local_retention_problems(
+            self, retention_ms=self.log_retention_ms_effective, retention_bytes=self.log_retention_bytes
+        )
+        if sentences:
+            raise InvalidConfigError(" ".join(sentences))
+
     @property
     def is_broker(self) -> bool:
         return BROKER_ROLE in self.process_roles
@@ -124,6 +135,21 @@ class BrokerConfig(
         return tuple(advertised.get(entry.name, entry) for entry in self.controller_listeners)
 
     @property
+    def remote_log_metadata_listener_name(self) -> str:
+        """The listener through which brokers write and read `__remote_log_metadata`."""
+        return (self.remote_log_metadata_manager_listener_name or self.inter_broker_listener_name).upper()
+
+    def rsm_properties(self) -> Mapping[str, str]:
+        """What the manager of remote segments is given: all under its prefix, without that, and `broker.id`."""
+        given = properties_under(self, self.remote_log_storage_manager_impl_prefix)
+        return {**given, "broker.id": str(self.node_id)}
+
+    def rlmm_properties(self) -> Mapping[str, str]:
+        """The same for the manager of their metadata, with `log.dir`."""
+        given = properties_under(self, self.remote_log_metadata_manager_impl_prefix)
+        return {**given, "broker.id": str(self.node_id), "log.dir": str(self.log_dir)}
+
+    @property
     def quorum_voters(self) -> tuple[Voter, ...]:
         return self.controller_quorum_voters
 
@@ -138,6 +164,14 @@ class BrokerConfig(
         """The most connections from one address."""
         override = self.max_connections_per_ip_overrides.get(address)
         return self.max_connections_per_ip if override is None else int(override)
+
+    def _is_of_a_manager(self, name: str) -> bool:
+        """Whether it may mean something to a manager: what classes of one's own read is not known, of ours it is."""
+        storage, metadata = self.remote_log_prefixes
+        others = [*self.remote_wal_prefixes, metadata]
+        if self.remote_log_storage_manager_class_name not in STORAGE_MANAGERS:
+            others.append(storage)
+        return name.startswith(tuple(prefix.given for prefix in others)) or name in names_under(self, storage)
 
     def _resolve_node(self) -> list[str]:
         sentences = []
@@ -205,6 +239,13 @@ class BrokerConfig(
             is_broker=self.is_broker,
             rack=self.broker_rack,
             lag_time_max_ms=self.replica_lag_time_max_ms,
+        )
+        sentences += remote_log_problems(
+            self,
+            is_broker=self.is_broker,
+            listener_names=[entry.name for entry in self.advertised_broker_listeners],
+            retention_ms=self.log_retention_ms_effective,
+            retention_bytes=self.log_retention_bytes,
         )
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
             sentences.append("max.connections.per.ip=0: it can be zero only with max.connections.per.ip.overrides.")

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.setting import Setting, UpdateMode
-from broker.config.topic_config import TopicConfig, TopicSetting
+from broker.config.topic_config import TopicConfig
+from broker.config.topic_setting import TopicSetting
 from broker.config.value_types import ConfigType
 
 

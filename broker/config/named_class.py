@@ -22,5 +22,6 @@ def named_class(setting: str, name: str, short_names: Mapping[str, str], kind: t
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{setting}={name} cannot be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, kind)):
-        raise ConfigError(f"{setting}={name} is no {kind.__name__}")
+        known = " or ".join(short_names)
+        raise ConfigError(f"{setting}={name} is no {kind.__name__}: it must be {known}, or the path of a class")
     return found

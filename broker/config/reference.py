@@ -16,10 +16,12 @@ from broker.config.log_settings import LogSettings
 from broker.config.network_settings import NetworkSettings
 from broker.config.node_settings import NodeSettings
 from broker.config.properties import variable_name
+from broker.config.remote_log_settings import RemoteLogSettings
 from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.replication_settings import ReplicationSettings
 from broker.config.setting import Config, Setting
-from broker.config.topic_config import TopicConfig, TopicSetting
+from broker.config.topic_config import TopicConfig
+from broker.config.topic_setting import TopicSetting
 from broker.config.wherry_settings import WherrySettings
 
 ROOT: Final = Path(__file__).parents[2]
@@ -30,6 +32,7 @@ _AREAS: Final[Sequence[tuple[str, type[Config]]]] = (
     ("Log", LogSettings),
     ("Topics and replicas", ReplicationSettings),
     ("Replication through a bucket (KIP-1176)", RemoteWalSettings),
+    ("Tiered storage (KIP-405)", RemoteLogSettings),
     ("Consumer groups", GroupSettings),
     ("Costs and drills", WherrySettings),
 )
@@ -141,7 +144,7 @@ def _accepted_section() -> Iterator[str]:
     yield "Values that would change what clients may do, and cannot be honoured: the broker does not start.\n"
     yield "| Setting | Why |"
     yield "| --- | --- |"
-    yield from (f"| `{name}` | {_sentence(refusal.reason)} |" for name, refusal in REFUSED.items())
+    yield from (f"| `{name}` | {_sentence(reason)} |" for name, reason in REFUSED.items())
 
 
 def _sentence(text: str) -> str:

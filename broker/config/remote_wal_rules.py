@@ -6,7 +6,8 @@ from typing import Final
 
 from broker.common.errors import InvalidConfigError
 from broker.common.identifiers import NEVER_REMOTE_WAL_TOPICS
-from broker.config.remote_wal_settings import BUCKET_URL, RemoteWalSettings
+from broker.config.remote_wal_settings import RemoteWalSettings
+from broker.config.valid_values import BUCKET_URL
 
 # Of S3 Express One Zone; the name says in which zone the bucket is.
 _DIRECTORY_BUCKET: Final = re.compile(r"s3://.*--([a-z0-9-]+)--x-s3/?")

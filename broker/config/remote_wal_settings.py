@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.common.identifiers import NEVER_REMOTE_WAL_TOPICS
+from broker.config.prefixed_settings import ManagerPrefix, properties_under
 from broker.config.setting import Config, Importance, Setting, UpdateMode, Valid, at_least, one_of, optional
+from broker.config.valid_values import BUCKET_URL, HTTP_URL, NON_EMPTY
 from broker.config.value_types import BOOLEAN, INT, LIST, LONG, PASSWORD, SHORT, STRING
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -18,20 +20,13 @@ COST_POLICIES: Final = ("latency", "balanced", "economy")
 OBJECT_RETENTION_MODES: Final = ("local", "replicated")
 REPUBLISH_MODES: Final = ("untiered", "local-retention", "none")
 
-# The two forms that `objectstore.object_store_url` opens.
-_BUCKET_URL: Final = re.compile(r"s3://[^/?#]+/?|file:///[^?#]*")
 _KEY_PREFIX: Final = re.compile(r"(?:[A-Za-z0-9_=+@-][A-Za-z0-9._=+@-]*/)*")
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
-BUCKET_URL: Final = Valid[Any]("s3://bucket or file:///directory", lambda url: _BUCKET_URL.fullmatch(url) is not None)
-HTTP_URL: Final = Valid[Any](
-    "http://host:port or https://host:port", lambda url: re.match(r"https?://.", url) is not None
-)
 KEY_PREFIX: Final = Valid[Any](
     "empty, or names of letters, digits and ._=+@- each followed by a slash",
     lambda text: _KEY_PREFIX.fullmatch(text) is not None,
 )
-NON_EMPTY: Final = Valid[Any]("non-empty string", lambda text: text != "")
 
 
 def _is_expression(text: str) -> bool:
@@ -179,7 +174,8 @@ class RemoteWalSettings(Config):
         INT,
         default=524_288,
         valid=at_least(4096),
-        doc="The greatest size of an object; a record batch that is larger travels alone.",
+        doc="The greatest size of an object; a record batch that is larger travels alone. Of a broker that has more to "
+        "do than it has time, four times as much: larger and rarer objects cost less.",
     )
     remote_wal_combine_min_bytes = Setting(
         "remote.wal.combine.min.bytes",
@@ -208,7 +204,8 @@ class RemoteWalSettings(Config):
         INT,
         default=131_072,
         valid=at_least(1024),
-        doc="How much of one object a partition takes at most, unless one batch is larger.",
+        doc="How much of one object a partition takes at most, unless one batch is larger; four times as much where "
+        "`remote.wal.combine.max.bytes` is.",
     )
     remote_wal_cost_policy = Setting(
         "remote.wal.cost.policy",
@@ -245,9 +242,9 @@ class RemoteWalSettings(Config):
         "remote.wal.orphan.min.age.ms",
         LONG,
         default=600_000,
-        valid=at_least(300_000),
+        valid=at_least(360_000),
         doc="The least age of an object without a pointer that is deleted, in milliseconds. A pointer is given up five "
-        "minutes after its upload, so the age may not be less.",
+        "minutes after its upload, and a request may be on its way then, so the age may not be less.",
     )
     remote_wal_gc_interval_ms = Setting(
         "remote.wal.gc.interval.ms",
@@ -341,32 +338,17 @@ class RemoteWalSettings(Config):
     @property
     def storage_manager_properties(self) -> Mapping[str, str]:
         """All that was given under the prefix of the storage manager, without the prefix: for classes of one's own."""
-        prefix = self.remote_wal_storage_manager_impl_prefix
-        return {name[len(prefix) :]: text for name, text in self.properties.items() if name.startswith(prefix)}
+        return properties_under(self, self.remote_wal_storage_manager_impl_prefix)
 
     def is_remote_wal_topic(self, topic: str) -> bool:
         """Whether `remote.wal.topics` names or matches this topic; never one that replication itself stands on."""
         return topic not in NEVER_REMOTE_WAL_TOPICS and any(_matches(entry, topic) for entry in self.remote_wal_topics)
 
-    def read_under_other_prefixes(self) -> dict[str, Any]:
-        """The values of `rwsm.config.*` and `rwlmm.config.*` when their names begin otherwise.  ConfigError."""
-        values: dict[str, Any] = {}
-        for usual, prefix in (
-            (STORAGE_PREFIX, self.remote_wal_storage_manager_impl_prefix),
-            (METADATA_PREFIX, self.remote_wal_metadata_manager_impl_prefix),
-        ):
-            if prefix == usual:
-                continue
-            for setting in RemoteWalSettings.settings():
-                if setting.name.startswith(usual):
-                    text = self.properties.get(prefix + setting.name.removeprefix(usual))
-                    values[setting.attribute] = setting.default if text is None else setting.read(text)
-        return values
-
-    def is_setting_of_a_manager(self, name: str) -> bool:
-        """Whether a name that is no setting of ours may be one of a manager's own."""
-        return name.startswith(
-            (self.remote_wal_storage_manager_impl_prefix, self.remote_wal_metadata_manager_impl_prefix)
+    @property
+    def remote_wal_prefixes(self) -> tuple[ManagerPrefix, ...]:
+        return (
+            ManagerPrefix(STORAGE_PREFIX, self.remote_wal_storage_manager_impl_prefix),
+            ManagerPrefix(METADATA_PREFIX, self.remote_wal_metadata_manager_impl_prefix),
         )
 
 

@@ -1,10 +1,11 @@
 """TopicConfig: every setting of a topic, and the broker's setting that is its default (Kafka's LogConfig)."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from broker.common.errors import InvalidConfigError
+from broker.config.accepted import TIERED_COPIES
 from broker.config.broker_config import BrokerConfig
 from broker.config.log_settings import (
     CLEANUP_POLICIES,
@@ -16,12 +17,12 @@ from broker.config.log_settings import (
     TIMESTAMP_TYPES,
     ZSTD_LEVELS,
 )
+from broker.config.remote_log_rules import check_end_of_tiering, check_remote_log_topic
+from broker.config.remote_log_settings import AS_RETENTION
 from broker.config.remote_wal_rules import check_remote_wal_topic
 from broker.config.setting import (
     Config,
     ConfigError,
-    Importance,
-    Setting,
     UpdateMode,
     Valid,
     all_of,
@@ -30,47 +31,14 @@ from broker.config.setting import (
     one_of,
     optional,
 )
-from broker.config.value_types import BOOLEAN, DOUBLE, INT, INT64_MAX, LIST, LONG, STRING, ValueType
-
-T = TypeVar("T")
+from broker.config.topic_setting import TopicSetting
+from broker.config.value_types import BOOLEAN, DOUBLE, INT, INT64_MAX, LIST, LONG, STRING
 
 # Kafka's ThrottledReplicaListValidator; an empty list is fine.
 THROTTLED_REPLICAS: Final = Valid[Any](
     "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
     lambda entries: entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", entry) for entry in entries),
 )
-AS_RETENTION: Final = -2  # of local.retention.*: as retention.*
-_TIERING: Final = "Tiered storage is not supported yet."
-
-
-class TopicSetting(Setting[T]):
-    """A setting of a topic; `broker_value` reads the default a broker gives it, `synonyms` are that default's names."""
-
-    def __init__(
-        self,
-        name: str,
-        value_type: ValueType[T],
-        *,
-        default: T,
-        doc: str,
-        valid: Valid[Any] | None = None,
-        synonyms: tuple[str, ...] = (),
-        broker_value: Callable[[BrokerConfig], T] | None = None,
-        no_effect: str | None = None,
-    ) -> None:
-        super().__init__(
-            name,
-            value_type,
-            default=default,
-            doc=doc,
-            valid=valid,
-            importance=Importance.MEDIUM,
-            update=UpdateMode.CLUSTER_WIDE,
-            synonyms=synonyms or (name,),
-            no_effect=no_effect,
-        )
-        self.broker_synonyms = synonyms
-        self.broker_value = broker_value
 
 
 class TopicConfig(Config):
@@ -195,18 +163,21 @@ class TopicConfig(Config):
     local_retention_bytes = TopicSetting(
         "local.retention.bytes",
         LONG,
-        default=-2,
-        valid=at_least(-2),
-        no_effect=_TIERING,
-        doc="How many bytes of a tiered partition stay on local disks; -2 as `retention.bytes`.",
+        default=AS_RETENTION,
+        valid=at_least(AS_RETENTION),
+        synonyms=("log.local.retention.bytes",),
+        broker_value=lambda broker: broker.log_local_retention_bytes,
+        doc="How many bytes of a tiered partition stay on local disks; -2 as `retention.bytes`, -1 for no bound.",
     )
     local_retention_ms = TopicSetting(
         "local.retention.ms",
         LONG,
-        default=-2,
-        valid=at_least(-2),
-        no_effect=_TIERING,
-        doc="How long records of a tiered topic stay on local disks, in milliseconds; -2 as `retention.ms`.",
+        default=AS_RETENTION,
+        valid=at_least(AS_RETENTION),
+        synonyms=("log.local.retention.ms",),
+        broker_value=lambda broker: broker.log_local_retention_ms,
+        doc="How long records of a tiered topic stay on local disks, in milliseconds; -2 as `retention.ms`, -1 for as "
+        "long as the topic keeps them.",
     )
     max_compaction_lag_ms = TopicSetting(
         "max.compaction.lag.ms",
@@ -294,7 +265,7 @@ class TopicConfig(Config):
         LONG,
         default=-1,
         valid=at_least(-1),
-        no_effect=_TIERING,
+        no_effect=TIERED_COPIES,
         doc="How many bytes the copy to the object store may lag behind.",
     )
     remote_copy_lag_ms = TopicSetting(
@@ -302,28 +273,29 @@ class TopicConfig(Config):
         LONG,
         default=0,
         valid=at_least(-1),
-        no_effect=_TIERING,
+        no_effect=TIERED_COPIES,
         doc="How long the copy to the object store may lag behind, in milliseconds.",
     )
     remote_log_copy_disable = TopicSetting(
         "remote.log.copy.disable",
         BOOLEAN,
         default=False,
-        no_effect=_TIERING,
-        doc="Whether a tiered topic stops copying to the object store.",
+        doc="Whether a tiered topic copies nothing more to the bucket. What is there is read, and deleted by age and "
+        "size; records stay on local disks as long as `retention.ms` and `retention.bytes` say.",
     )
     remote_log_delete_on_disable = TopicSetting(
         "remote.log.delete.on.disable",
         BOOLEAN,
         default=False,
-        no_effect=_TIERING,
-        doc="Whether what was copied is deleted when tiering is turned off.",
+        doc="Whether what is in the bucket is deleted when `remote.storage.enable` becomes false, as it must be then: "
+        "the topic begins with what is on local disks.",
     )
     remote_storage_enable = TopicSetting(
         "remote.storage.enable",
         BOOLEAN,
         default=False,
-        doc="Whether closed log files are kept in an object store. Refused for now: there is no tiered storage yet.",
+        doc="Whether closed log files are copied to a bucket, from where clients read what has left the local disks "
+        "(KIP-405). Refused for compacted and internal topics, and without `remote.log.storage.system.enable`.",
     )
     remote_wal_enable = TopicSetting(
         "remote.wal.enable",
@@ -434,20 +406,21 @@ class TopicConfig(Config):
         if setting is None:
             raise InvalidConfigError(f"Unknown topic config name: {name}.")
         try:
-            parsed = setting.read(value)
+            setting.read(value)
         except ConfigError as error:
             raise InvalidConfigError(str(error)) from error
-        if name == "remote.storage.enable" and parsed:
-            raise InvalidConfigError(
-                "Tiered Storage functionality is disabled in the broker. "
-                "Topic cannot be configured with remote log storage."
-            )
 
     @classmethod
-    def validate_all(cls, broker: BrokerConfig, overrides: Mapping[str, str], topic: str | None = None) -> None:
+    def validate_all(
+        cls,
+        broker: BrokerConfig,
+        overrides: Mapping[str, str],
+        topic: str | None = None,
+        before: Mapping[str, str] | None = None,
+    ) -> None:
         """Refuse the whole of a topic's settings when one is wrong or two do not fit together (LogConfig.validate).
 
-        With its name, also what this one topic may not have.
+        With its name, also what this one topic may not have; with its settings of before, what may not become of them.
         """
         for name, value in overrides.items():
             cls.validate(name, value)
@@ -459,11 +432,20 @@ class TopicConfig(Config):
             )
         if config.remote_wal_enable:
             check_remote_wal_topic(broker, topic, config.cleanup_policy)
+        if config.remote_storage_enable:
+            check_remote_log_topic(broker, topic, config)
+        else:
+            check_end_of_tiering(before or {}, config)
 
     @property
     def local_retention_ms_effective(self) -> int:
         """What local.retention.ms comes to; -1: without limit."""
         return self.retention_ms if self.local_retention_ms == AS_RETENTION else self.local_retention_ms
+
+    @property
+    def local_retention_bytes_effective(self) -> int:
+        """What local.retention.bytes comes to; -1: without limit."""
+        return self.retention_bytes if self.local_retention_bytes == AS_RETENTION else self.local_retention_bytes
 
     @property
     def is_compact(self) -> bool:

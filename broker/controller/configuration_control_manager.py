@@ -192,7 +192,8 @@ class ConfigurationControlManager:
 
     def _validate(self, resource: ConfigResource, wanted: Mapping[str, str], named: Iterable[str]) -> None:
         if resource.type is ConfigResourceType.TOPIC:
-            TopicConfig.validate_all(self._config, wanted, resource.name)
+            before = self._state.image.configs.properties(*resource)
+            TopicConfig.validate_all(self._config, wanted, resource.name, before)
             return
         for name in named:
             if name in wanted:

@@ -19,7 +19,11 @@ from broker.common.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from broker.common.identifiers import CLUSTER_METADATA_TOPIC, REMOTE_WAL_LOG_METADATA_TOPIC
+from broker.common.identifiers import (
+    CLUSTER_METADATA_TOPIC,
+    REMOTE_LOG_METADATA_TOPIC,
+    REMOTE_WAL_LOG_METADATA_TOPIC,
+)
 from broker.config.broker_config import BrokerConfig
 from broker.config.describe import ConfigEntry
 from broker.controller.api_error import NO_ERROR, ApiError, ApiException
@@ -36,6 +40,11 @@ from broker.metadata.topics_image import TopicImage
 from broker.schemas.cluster_metadata import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
 
 RECORDS_PER_COMMAND_MAX = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP: a command is one batch
+_NEEDED_BY_TIERED_STORAGE = ApiError(
+    ErrorCode.policy_violation,
+    f"{REMOTE_LOG_METADATA_TOPIC} tells where the records in tiered storage are: without it they are lost. It can be "
+    "deleted when no node has remote.log.storage.system.enable=true any more.",
+)
 
 Replicas = tuple[int, ...]
 
@@ -260,7 +269,8 @@ class TopicControlManager:
             raise InvalidPartitionsError(
                 f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase."
             )
-        if topic.name == REMOTE_WAL_LOG_METADATA_TOPIC:  # each event has its place by this number
+        if topic.name in (REMOTE_WAL_LOG_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC):
+            # Each event has its place by this number.
             raise InvalidPartitionsError(
                 f"The number of partitions of {topic.name} is fixed for the life of the cluster."
             )
@@ -295,7 +305,11 @@ class TopicControlManager:
     def delete_topics(
         self, names: Sequence[str] = (), topic_ids: Sequence[UUID] = ()
     ) -> ControllerResult[list[DeleteTopicResult]]:
-        """By name or by id; a topic named twice, in whichever way, is deleted neither time."""
+        """By name or by id; a topic named twice, in whichever way, is deleted neither time.
+
+        The topic that tells what is in tiered storage stays as long as there is tiered storage: Apache Kafka's
+        controllers delete it, and all that has left the local disks with it.
+        """
         if not self._config.delete_topic_enable:
             raise ApiException(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
         topics = self._state.image.topics
@@ -313,6 +327,8 @@ class TopicControlManager:
             elif topic is None:
                 unknown: KafkaError = UnknownTopicIdError() if name is None else UnknownTopicOrPartitionError()
                 results[name, topic_id] = DeleteTopicResult(name, topic_id, ApiError.of(unknown))
+            elif topic.name == REMOTE_LOG_METADATA_TOPIC and self._config.remote_log_storage_system_enable:
+                results[name, topic_id] = DeleteTopicResult(topic.name, topic.id, _NEEDED_BY_TIERED_STORAGE)
             else:
                 records.append(RemoveTopicRecord(topic_id=topic.id))
                 results[name, topic_id] = DeleteTopicResult(topic.name, topic.id)

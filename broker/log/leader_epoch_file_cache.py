@@ -2,6 +2,7 @@
 
 import threading
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,12 +36,16 @@ class LeaderEpochFileCache:
     Changes are made in memory; the file follows, durably, before a flush moves the recovery point past them (and
     with the periodic checkpoints).  That is enough: recovery reads the epochs of every batch at or above the recovery
     point again.  Kafka flushes the file on each new epoch instead, which would hold the event loop.
+
+    What the log start leaves behind stays in the file until the device knows the log start: one that goes back in a
+    crash finds its epochs, also those of records that only remote storage has.
     """
 
     def __init__(self, file_system: FileSystem, directory: Path) -> None:
         self._file_system = file_system
         self._path = directory / LEADER_EPOCH_CHECKPOINT
         self._entries: list[EpochEntry] = []
+        self._kept: list[EpochEntry] = []  # for the file: as the entries, from the log start on that the device knows
         self._changes = 0
         self._written_changes = 0
         self._offered: tuple[int, tuple[EpochEntry, ...]] = (0, ())  # the newest `pending_write`
@@ -58,9 +63,10 @@ class LeaderEpochFileCache:
             return cache
         for epoch, start_offset in decode_checkpoint(cache._path, content, 2):
             try:
-                cache._insert(int(epoch), int(start_offset))
+                _insert(cache._entries, int(epoch), int(start_offset))
             except ValueError as error:
                 raise CheckpointFormatError(f"{cache._path}: {error}") from error
+        cache._kept = cache._entries[:]
         cache._written_entries = cache.entries
         return cache
 
@@ -78,8 +84,15 @@ class LeaderEpochFileCache:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records of `epoch` start at `start_offset`.  Old news is ignored."""
-        if self._insert(epoch, start_offset):
+        if _insert(self._entries, epoch, start_offset):
+            _insert(self._kept, epoch, start_offset)
             self._changes += 1
+
+    def prepend(self, earlier: Sequence[EpochEntry]) -> None:
+        """What is known elsewhere of the log below the first entry; none of a newer epoch than that."""
+        self._entries = _joined(earlier, self._entries)
+        self._kept = _joined(earlier, self._kept)
+        self._changes += 1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where `epoch` ended, as OffsetForLeaderEpoch answers it; `UNDEFINED` when the epoch is not known."""
@@ -102,21 +115,23 @@ class LeaderEpochFileCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at `end_offset`: epochs that start there or later are gone."""
-        if self._entries and self._entries[-1].start_offset >= end_offset:
-            while self._entries and self._entries[-1].start_offset >= end_offset:
-                self._entries.pop()
+        _cut_end(self._entries, end_offset)
+        if _cut_end(self._kept, end_offset):
             self._changes += 1
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now starts at `start_offset`: the epoch that holds it starts there, older ones are gone."""
-        slot = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if slot and (slot > 1 or self._entries[0].start_offset < start_offset):
-            self._entries[:slot] = [EpochEntry(self._entries[slot - 1].epoch, start_offset)]
+        _cut_start(self._entries, start_offset)
+
+    def log_start_is_durable(self, start_offset: int) -> None:
+        """After a crash the log does not start below `start_offset` again."""
+        if _cut_start(self._kept, start_offset):
             self._changes += 1
 
     def clear(self) -> None:
-        if self._entries:
-            self._entries.clear()
+        self._entries.clear()
+        if self._kept:
+            self._kept.clear()
             self._changes += 1
 
     @property
@@ -132,13 +147,13 @@ class LeaderEpochFileCache:
         if self.is_written or self._written_entries is None:
             return self.is_written
         written = [entry for entry in self._written_entries if entry.start_offset < log_end_offset]
-        return written == [entry for entry in self._entries if entry.start_offset < log_end_offset]
+        return written == [entry for entry in self._kept if entry.start_offset < log_end_offset]
 
     def pending_write(self) -> tuple[int, bytes] | None:
         """What the file lacks, as (change number, content); None when it is current."""
         if self.is_written:
             return None
-        self._offered = (self._changes, self.entries)
+        self._offered = (self._changes, tuple(self._kept))
         return self._changes, self.encode()
 
     def write_content(self, change: int, content: bytes) -> None:
@@ -163,7 +178,7 @@ class LeaderEpochFileCache:
             self.written(pending[0])
 
     def encode(self) -> bytes:
-        return encode_checkpoint([f"{epoch} {start_offset}" for epoch, start_offset in self._entries])
+        return encode_checkpoint([f"{epoch} {start_offset}" for epoch, start_offset in self._kept])
 
     @property
     def path(self) -> Path:
@@ -172,13 +187,41 @@ class LeaderEpochFileCache:
     def moved_to(self, directory: Path) -> None:
         self._path = directory / LEADER_EPOCH_CHECKPOINT
 
-    def _insert(self, epoch: int, start_offset: int) -> bool:
-        if epoch < 0 or start_offset < 0:
-            raise ValueError(f"epoch {epoch} from offset {start_offset}: neither may be negative")
-        entries = self._entries
-        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
-            return False
-        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
-            entries.pop()
-        entries.append(EpochEntry(epoch, start_offset))
-        return True
+
+def _insert(entries: list[EpochEntry], epoch: int, start_offset: int) -> bool:
+    """Returns whether that is news.  ValueError for what is no epoch or no offset."""
+    if epoch < 0 or start_offset < 0:
+        raise ValueError(f"epoch {epoch} from offset {start_offset}: neither may be negative")
+    if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+        return False
+    while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+        entries.pop()
+    entries.append(EpochEntry(epoch, start_offset))
+    return True
+
+
+def _joined(earlier: Sequence[EpochEntry], entries: list[EpochEntry]) -> list[EpochEntry]:
+    """The first of `entries` began earlier than it says when the last one before it is of the same epoch."""
+    if not entries:
+        return list(earlier)
+    first, *others = entries
+    before = [entry for entry in earlier if entry.start_offset < first.start_offset]
+    assert not before or before[-1].epoch <= first.epoch, f"{before} before {first}"
+    return before + (others if before and before[-1].epoch == first.epoch else entries)
+
+
+def _cut_end(entries: list[EpochEntry], end_offset: int) -> bool:
+    """Returns whether anything was cut."""
+    count = len(entries)
+    while entries and entries[-1].start_offset >= end_offset:
+        entries.pop()
+    return len(entries) < count
+
+
+def _cut_start(entries: list[EpochEntry], start_offset: int) -> bool:
+    """Returns whether anything was cut."""
+    if not entries or entries[0].start_offset >= start_offset:
+        return False
+    slot = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
+    entries[:slot] = [EpochEntry(entries[slot - 1].epoch, start_offset)]
+    return True

@@ -203,7 +203,8 @@ class LocalLog:
             self.segments.add(kept)
         else:
             kept.truncate_to(offset, now_ms)
-        paths = self.delete_segments([segment for segment in self.segments if segment is not kept])
+        gone = [segment for segment in self.segments if segment is not kept]
+        paths = self.delete_segments(reversed(gone))  # a power cut leaves the beginning of the log
         if kept.is_sealed:
             kept.unseal()
         self.log_end_offset = offset

@@ -47,3 +47,4 @@ class LogEnvironment:
     housekeeping: LogHousekeeping = field(default_factory=NoHousekeeping)
     segment_cache: SegmentCache = field(default_factory=SegmentCache)
     producer_id_expiration_ms: int = 86_400_000
+    is_remote_storage_enabled: bool = False  # remote.log.storage.system.enable

@@ -23,30 +23,39 @@ class LogFlush:
     those bytes.  So nothing from there on is vouched for any more; the next start recovers it.
     """
 
-    __slots__ = ("_doubtful_from", "_environment", "_log", "is_name_synced", "last_flush_ms", "truncation_count")
+    __slots__ = ("_doubtful_from", "_environment", "_log", "is_name_synced", "last_flush_ms")
 
     def __init__(self, unified_log: "UnifiedLog", environment: LogEnvironment, *, is_name_synced: bool) -> None:
         self._log = unified_log
         self._environment = environment
         self._doubtful_from = NO_DOUBT  # the offset of a segment whose flush failed
         self.is_name_synced = is_name_synced  # the device has the directory's own name, and the topic id in it
-        self.truncation_count = 0  # a plan made before a truncation must not move the recovery point after it
         self.last_flush_ms = environment.clock.now_ms()
 
     @property
     def recovery_point(self) -> int:
         """Not above the base of a segment whose indexes may change once more, when it is sealed, even if all its
-        records are on the device: the checkpoint may not be newer than the files it vouches for."""
-        flushed = min(self._log.local_log.recovery_point, max(self._doubtful_from, self._log.log_start_offset))
-        segment = self._log.segments.floor(flushed - 1)
+        records are on the device: the checkpoint may not be newer than the files it vouches for.
+
+        Segments below the log start need no flush.  Of a tiered log they do: the log start may go back in a crash, to
+        records that are in remote storage, whose leader epochs and producers are told here alone.
+        """
+        segments = self._log.segments
+        start = 0 if self._log.is_tiered else self._log.local_log_start_offset
+        flushed = max(start, min(self._log.local_log.recovery_point, self._doubtful_from))
+        segment = segments.floor(flushed - 1)
         if segment is None or segment.is_flushed:
             return flushed
-        return max(segment.base_offset, self._log.log_start_offset)
+        with_start = segments.floor(start)
+        return segment.base_offset if with_start is None else max(segment.base_offset, with_start.base_offset)
 
     def plan(self, offset: int | None) -> FlushPlan | None:
         """What the device lacks below `offset` (None: the log end); None when it has it all.  Writes pending index
-        entries.  StorageFailure."""
+        entries and producer snapshots.  StorageFailure."""
         local_log, epochs = self._log.local_log, self._log.leader_epochs
+        producers = self._log.producer_state_manager
+        if producers.write_missed():
+            local_log.unsynced_directory = True
         offset = local_log.log_end_offset if offset is None else offset
         segments = [
             segment
@@ -58,7 +67,7 @@ class LogFlush:
         are_epochs_written = epochs.is_written_below(local_log.log_end_offset)
         if not segments and not local_log.unsynced_directory and are_epochs_written:
             return None
-        plan = FlushPlan(self._environment.file_system, epochs, offset, self.truncation_count)
+        plan = FlushPlan(self._environment.file_system, epochs, offset, self._log.truncation_count)
         plan.base_offset = segments[0].base_offset if segments else offset
         for segment in segments:
             segment.write_indexes()
@@ -66,7 +75,6 @@ class LogFlush:
             plan.paths += segment.index_paths()
             if segment.is_sealed:
                 plan.sealed.append(segment)
-        producers = self._log.producer_state_manager
         plan.snapshots = list(producers.unsynced_snapshots)
         plan.paths += [producers.snapshot_path(snapshot) for snapshot in plan.snapshots]
         plan.epoch_write = None if are_epochs_written else epochs.pending_write()
@@ -86,8 +94,8 @@ class LogFlush:
             log.leader_epochs.written(plan.epoch_write[0])
         if log.directory.parent in plan.directories:
             self.is_name_synced = True
-        if plan.truncation_count != self.truncation_count:
-            return
+        if plan.truncation_count != log.truncation_count:
+            return  # made before a truncation, it must not move the recovery point after it
         for segment in plan.sealed:
             segment.is_flushed = True
         unsynced = log.producer_state_manager.unsynced_snapshots
@@ -162,7 +170,7 @@ class LogFlush:
         if epochs.is_written_below(self._log.log_end_offset):
             return None
         plan = FlushPlan(
-            self._environment.file_system, epochs, self._log.local_log.recovery_point, self.truncation_count
+            self._environment.file_system, epochs, self._log.local_log.recovery_point, self._log.truncation_count
         )
         plan.epoch_write = epochs.pending_write()
         return plan

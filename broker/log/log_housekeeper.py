@@ -156,11 +156,15 @@ class LogHousekeeper:
     async def delete_old_segments(self) -> int:
         """One pass of retention over all logs; returns the number of segments it removed."""
         count = 0
+        if any(_awaits_checkpoint(unified_log) for unified_log in self._logs()):
+            await self._checkpoint()
         for number, unified_log in enumerate(list(self._logs())):
             if unified_log.is_closed:
                 continue
             if _has_superseded_segments(unified_log) and not await self.flush(unified_log):
                 continue  # the device may lack what replaces them
+            if unified_log.is_tiered and not await self.flush(unified_log, unified_log.segments.active.base_offset):
+                continue  # what the device may lack of it would be nowhere on this broker
             try:
                 count += unified_log.delete_old_segments()
             except StorageFailure as failure:
@@ -193,6 +197,11 @@ class LogHousekeeper:
                 unified_log.remove_expired_producers(self._now_ms())
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
+
+
+def _awaits_checkpoint(unified_log: UnifiedLog) -> bool:
+    """Whether nothing below the log start may go before the checkpoint says where the log starts."""
+    return unified_log.is_tiered and unified_log.log_start_offset > unified_log.durable_log_start_offset
 
 
 def _has_superseded_segments(unified_log: UnifiedLog) -> bool:

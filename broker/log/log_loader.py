@@ -75,12 +75,21 @@ def load_log(
     log_start_offset: int = 0,
     had_clean_shutdown: bool = True,
     was_compacted: bool = False,
+    are_settings_known: bool = True,
 ) -> LoadedLog:
     """Open the log in `directory`, or a new one where there are no files.  Waits for the disk; StorageFailure.
 
-    `was_compacted`: a log cleaner has been here, whatever the topic's configuration says now.
+    `was_compacted`: a log cleaner has been here, whatever the topic's configuration says now.  With
+    `are_settings_known` False `config` is but a guess, and `UnifiedLog.settle` is to be called when it is not any more.
     """
-    loader = LogLoader(environment, directory, topic_partition, config, was_compacted or config.is_compact)
+    loader = LogLoader(
+        environment,
+        directory,
+        topic_partition,
+        config,
+        may_have_holes=was_compacted or config.is_compact,
+        are_settings_known=are_settings_known,
+    )
     return loader.load(recovery_point, log_start_offset, had_clean_shutdown)
 
 
@@ -93,7 +102,9 @@ class LogLoader:
         directory: Path,
         topic_partition: TopicPartition,
         config: TopicConfig,
+        *,
         may_have_holes: bool,
+        are_settings_known: bool,
     ) -> None:
         self._environment = environment
         self._file_system: FileSystem = environment.file_system
@@ -101,6 +112,8 @@ class LogLoader:
         self._topic_partition = topic_partition
         self._config = config
         self._may_have_holes = may_have_holes
+        self._are_settings_known = are_settings_known
+        self._may_start_remotely = config.remote_storage_enable or not are_settings_known
         self._log = log.bind(log=str(topic_partition))
         self._segments = LogSegments()
         self._epochs = LeaderEpochFileCache(self._file_system, directory)
@@ -117,8 +130,8 @@ class LogLoader:
                 self._epochs = LeaderEpochFileCache.load(self._file_system, self._directory)
         except CheckpointFormatError as error:
             self._log.warning("leader_epochs_unreadable", error=str(error))
-            had_clean_shutdown, recovery_point = False, 0  # the batches have them all
-        untrusted = self._open_segments(names)
+            had_clean_shutdown, recovery_point = False, 0  # the batches say those of this disk
+        untrusted = self._open_segments(names, recovery_point)
         if self._lacks_first_epochs(log_start_offset):
             had_clean_shutdown, recovery_point = False, min(recovery_point, log_start_offset)
         if not had_clean_shutdown and len(self._segments):
@@ -132,12 +145,14 @@ class LogLoader:
                 if segment in self._segments:
                     self._recover([segment], log_start_offset)
         next_offset = self._settle_end(log_start_offset)
-        log_start_offset = max(log_start_offset, self._segments.first.base_offset)
         recovery_point = next_offset if had_clean_shutdown else min(recovery_point, next_offset)
         if self._recovered_from is not None:  # its new indexes are not on the device
             recovery_point = min(recovery_point, max(self._recovered_from, log_start_offset))
+        if not self._may_start_remotely:
+            log_start_offset = max(log_start_offset, self._segments.first.base_offset)
         self._epochs.truncate_from_end(next_offset)
         self._epochs.truncate_from_start(log_start_offset)
+        self._epochs.log_start_is_durable(log_start_offset)
         self._load_producer_state(log_start_offset, next_offset, had_clean_shutdown)
         local_log = LocalLog(
             self._environment,
@@ -161,16 +176,19 @@ class LogLoader:
             log_start_offset=log_start_offset,
             topic_id=topic_id,
             is_synced=not local_log.unsynced_directory,
+            are_settings_known=self._are_settings_known,
         )
         self._segments.active.records.release()  # an idle log holds no descriptor
         unified_log.is_dirty = is_new or not had_clean_shutdown or self._recovery.segments > 0
         return LoadedLog(unified_log, self._recovery)
 
     def _lacks_first_epochs(self, log_start_offset: int) -> bool:
-        """The epochs were written for a log start that was not written before a crash: it has gone back, and the
-        batches say which epochs are below."""
+        """The file is missing, or was written for a log start that was not written before a crash: that has gone back,
+        and the batches say which epochs are below.  Those of remote records are told by remote storage."""
         earliest = self._epochs.earliest_entry
-        if earliest is None or not len(self._segments) or self._may_have_holes:
+        if earliest is None:
+            return any(segment.size_bytes for segment in self._segments)
+        if not len(self._segments) or self._may_have_holes:
             return False
         return earliest.start_offset > max(log_start_offset, self._segments.first.base_offset)
 
@@ -183,7 +201,7 @@ class LogLoader:
 
     # -- segments --------------------------------------------------------------------------------------------------
 
-    def _open_segments(self, names: list[str]) -> list[LogSegment]:
+    def _open_segments(self, names: list[str], recovery_point: int) -> list[LogSegment]:
         """Make the segments of all log files; returns those whose indexes cannot be trusted."""
         known = set(names)
         untrusted = []
@@ -197,9 +215,22 @@ class LogLoader:
                 self._segments.add(segment)
                 if not self._is_trusted(segment, known):
                     untrusted.append(segment)
+        if not self._may_have_holes:
+            self._drop_leftover(recovery_point)
         for segment in list(self._segments)[:-1]:
             segment.is_sealed = True
         return untrusted
+
+    def _drop_leftover(self, recovery_point: int) -> None:
+        """A truncation below the first segment did not come to its end: what the log was to begin with is there, and so
+        is what was to go.  Then it is as it was before.  (An empty segment whose records were lost lies at or above the
+        recovery point, and what follows it goes.)"""
+        first = self._segments.first if len(self._segments) > 1 else None
+        following = None if first is None or first.size_bytes else self._segments.higher(first.base_offset)
+        if first is not None and following is not None and following.base_offset <= recovery_point:
+            self._log.warning("truncation_undone", segment=first.base_offset, log_begins_at=following.base_offset)
+            self._segments.remove(first.base_offset)
+            self._remove(first.records.path)
 
     def _open_segment(self, base_offset: int, names: set[str]) -> LogSegment:
         log_path, index_path, time_index_path, transaction_index_path = segment_paths(self._directory, base_offset)
@@ -288,9 +319,15 @@ class LogLoader:
     def _restore_producers_below(self, segment: LogSegment, log_start_offset: int) -> None:
         """Producer state at the base of the first segment to recover."""
         base_offset = segment.base_offset
-        start = max(log_start_offset, self._segments.first.base_offset)
+        start = self._producers_start(log_start_offset)
         self._producers.truncate_and_reload(min(start, base_offset), base_offset, self._environment.clock.now_ms())
         self._producers.catch_up(self._segments, base_offset)
+
+    def _producers_start(self, log_start_offset: int) -> int:
+        """Snapshots at or below this offset are of no use.  One at the first base may tell of records that are in
+        remote storage; others below it are leftovers, as what came after them is not there to be replayed."""
+        first = self._segments.first.base_offset
+        return max(log_start_offset, first - 1 if self._may_start_remotely else first)
 
     def _drop(self, segments: list[LogSegment]) -> None:
         for segment in reversed(segments):
@@ -344,7 +381,8 @@ class LogLoader:
         if had_clean_shutdown and producers.latest_snapshot_offset is None:
             producers.map_end_offset = next_offset  # stopped before any producer was known, or by an old version
             return
-        producers.truncate_and_reload(log_start_offset, next_offset, self._environment.clock.now_ms())
+        start = self._producers_start(log_start_offset)
+        producers.truncate_and_reload(start, next_offset, self._environment.clock.now_ms())
         producers.catch_up(self._segments, next_offset)
         if not had_clean_shutdown:
             producers.take_snapshot()

@@ -78,6 +78,7 @@ class LogManager:
         self._directory = LogDirectory(file_system, Path(config.current.log_dir))
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}  # of the checkpoint, for logs not asked for yet
+        self._log_starts: dict[TopicPartition, int] = {}  # of the checkpoint, for logs that could not be opened
         self._compacted: frozenset[TopicPartition] = frozenset()  # topics' settings are not known yet at the start
         self._checkpoint_jobs: dict[asyncio.Future[None], None] = {}
         self.housekeeper = LogHousekeeper(
@@ -86,7 +87,7 @@ class LogManager:
             disk=disk,
             metrics=metrics,
             logs=self.all,
-            checkpoint=self.checkpoint_recovery_points,
+            checkpoint=self.checkpoint,
             now_ms=clock.now_ms,
         )
         self._environment = LogEnvironment(
@@ -96,6 +97,7 @@ class LogManager:
             metrics,
             housekeeping=self.housekeeper,
             producer_id_expiration_ms=config.current.producer_id_expiration_ms,
+            is_remote_storage_enabled=config.current.remote_log_storage_system_enable,
         )
         self.previous_broker_epoch = NO_EPOCH  # of the last clean stop, once started
         metrics.observe(self.all)
@@ -139,6 +141,8 @@ class LogManager:
                 self._metrics.recovered_bytes.increment(each.recovery.scanned_bytes)
                 self._metrics.truncated_bytes.increment(each.recovery.cut_bytes)
             self._metrics.remaining_logs_to_recover -= len(part)
+        missing = log_start_offsets.keys() & set(partitions) - self._logs.keys()
+        self._log_starts = {topic_partition: log_start_offsets[topic_partition] for topic_partition in missing}
         log.info(
             "logs_loaded",
             directory=str(directory.path),
@@ -190,6 +194,7 @@ class LogManager:
                     log_start_offset=log_start_offsets.get(topic_partition, 0),
                     had_clean_shutdown=was_clean,
                     was_compacted=topic_partition in self._compacted,
+                    are_settings_known=False,  # the metadata comes later
                 )
             except StorageFailure as failure:
                 log.error("log_not_loaded", log=str(topic_partition), error=str(failure))
@@ -211,6 +216,7 @@ class LogManager:
         topic_partition = unified_log.topic_partition
         unified_log.update_high_watermark(self._high_watermarks.pop(topic_partition, 0))
         self._logs[topic_partition] = unified_log
+        self._log_starts.pop(topic_partition, None)
 
     # -- the logs --------------------------------------------------------------------------------------------------
 
@@ -239,12 +245,19 @@ class LogManager:
                 f"{topic_partition}: the log belongs to topic id {uuid_to_text(unified_log.topic_id or topic_id)}, "
                 f"not to {uuid_to_text(topic_id)}"
             )
+        if not unified_log.are_settings_known:
+            unified_log.settle(config or self._topic_config(topic_partition.topic))
         return unified_log
 
     def _make(self, topic_partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> UnifiedLog:
         directory = self.directory / str(topic_partition)
+        is_new = not self._file_system.exists(directory)
         self._file_system.make_directories(directory)
-        unified_log = load_log(self._environment, directory, topic_partition, config, had_clean_shutdown=False).log
+        start = 0 if is_new else self._log_starts.get(topic_partition, 0)
+        loaded = load_log(
+            self._environment, directory, topic_partition, config, log_start_offset=start, had_clean_shutdown=False
+        )
+        unified_log = loaded.log
         if unified_log.topic_id is None:
             unified_log.assign_topic_id(topic_id)
         return unified_log
@@ -299,21 +312,18 @@ class LogManager:
         unified_log.close()
         unified_log.renamed_to(aside)
         del self._logs[topic_partition]
+        self.housekeeper.checkpoint_later()  # what it says is not about the next log of that name
         return unified_log
-
-    async def delete(self, topic_partition: TopicPartition) -> bool:
-        """`mark_for_deletion`, and wait until the device knows the new name."""
-        was_there = self.mark_for_deletion(topic_partition)
-        if was_there:
-            await self._disk.run(self._file_system.sync_directory, self.directory)
-        return was_there
 
     def update_topic_configs(self, configs: Mapping[str, TopicConfig]) -> None:
         """The settings of these topics changed."""
         for unified_log in self._logs.values():
             config = configs.get(unified_log.topic_partition.topic)
             if config is not None:
+                was_tiered = unified_log.is_tiered
                 unified_log.update_config(config)
+                if unified_log.is_tiered and not was_tiered:
+                    self.housekeeper.checkpoint_later()  # only it tells now where the log starts
 
     def update_default_config(self) -> None:
         """The broker's own settings changed, and with them the topics that do not override them."""
@@ -341,13 +351,17 @@ class LogManager:
     async def _run_checkpoints(self) -> None:
         while True:
             await asyncio.sleep(max(self._config.current.log_flush_offset_checkpoint_interval_ms, 1) / 1000)
-            await self.checkpoint_recovery_points()
-            await self.checkpoint_log_start_offsets()
+            await self.checkpoint()
 
     async def _run_high_watermark_checkpoints(self) -> None:
         while True:
             await asyncio.sleep(self._config.current.replica_high_watermark_checkpoint_interval_ms / 1000)
             await self.checkpoint_high_watermarks()
+
+    async def checkpoint(self) -> None:
+        """Write where recovery begins and where the logs start."""
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_log_start_offsets()
 
     async def checkpoint_recovery_points(self) -> None:
         """Write `recovery-point-offset-checkpoint`, and with it the leader epochs that changed."""
@@ -360,18 +374,23 @@ class LogManager:
         )
 
     async def checkpoint_log_start_offsets(self) -> None:
-        """Write `log-start-offset-checkpoint`: only where the start is not simply the first segment's base."""
-        await self._write_checkpoint(self._directory.log_start_offsets, self._log_start_offsets())
+        """Write `log-start-offset-checkpoint`: only where the first segment's base does not tell the start."""
+        starts = [(each, each.log_start_offset) for each in self._logs.values()]
+        if await self._write_checkpoint(self._directory.log_start_offsets, self._log_start_offsets()):
+            for unified_log, log_start_offset in starts:
+                unified_log.log_start_is_durable(log_start_offset)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint`."""
         await self._write_checkpoint(self._directory.high_watermarks, self._all_high_watermarks())
 
     def _log_start_offsets(self) -> dict[TopicPartition, int]:
-        return {
+        return self._log_starts | {
             topic_partition: each.log_start_offset
             for topic_partition, each in self._logs.items()
-            if each.log_start_offset > each.segments.first.base_offset
+            if each.log_start_offset != each.segments.first.base_offset
+            or each.config.remote_storage_enable  # the first segment may go before the next checkpoint
+            or not each.are_settings_known
         }
 
     def _all_high_watermarks(self) -> dict[TopicPartition, int]:
@@ -390,7 +409,8 @@ class LogManager:
         except (StorageFailure, FileNotFoundError) as failure:
             log.warning("leader_epochs_not_written", log=str(unified_log.topic_partition), error=str(failure))
 
-    async def _write_checkpoint(self, checkpoint: Checkpoint, offsets: dict[TopicPartition, int]) -> None:
+    async def _write_checkpoint(self, checkpoint: Checkpoint, offsets: dict[TopicPartition, int]) -> bool:
+        """Returns whether the device has it."""
         while self._checkpoint_jobs:  # one writer at a time, also of those whose task was cancelled
             await asyncio.wait(self._checkpoint_jobs)
         job = self._disk.submit(checkpoint.write, offsets)
@@ -401,6 +421,8 @@ class LogManager:
         except StorageFailure as failure:
             self._metrics.storage_failures.increment()
             log.warning("checkpoint_not_written", error=str(failure))
+            return False
+        return True
 
     # -- shutdown --------------------------------------------------------------------------------------------------
 

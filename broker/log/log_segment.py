@@ -348,6 +348,11 @@ class LogSegment:
         self.transaction_index.unload()
         self._is_prepared = False
 
+    @property
+    def paths(self) -> tuple[Path, Path, Path, Path]:
+        """Log file, offset index, time index, transaction index; one that has nothing to say may not exist."""
+        return self.records.path, self.offset_index.path, self.time_index.path, self.transaction_index.path
+
     def index_paths(self) -> list[Path]:
         """The index files that exist, in the order they are flushed."""
         paths = [index.path for index in (self.offset_index, self.time_index) if index.has_file]
@@ -422,12 +427,7 @@ class LogSegment:
         self._cache.forget(self)
         self.records.release()
         renamed = []
-        for path in (
-            self.records.path,
-            self.offset_index.path,
-            self.time_index.path,
-            self.transaction_index.path,
-        ):
+        for path in self.paths:
             target = path.with_name(path.name + DELETED_SUFFIX)
             try:
                 self._file_system.rename(path, target)

@@ -1,16 +1,20 @@
 """ProducerStateManager: idempotent producers and open transactions of one partition (Kafka's class of that name)."""
 
 import contextlib
-from collections.abc import Mapping
+from bisect import insort
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from broker.common.buffers import Buffer
 from broker.common.errors import CorruptMessageError, InvalidRecordError, StorageFailure
 from broker.common.file_system import FileSystem, read_file
-from broker.log.log_file_names import SNAPSHOT_SUFFIX, offset_file_name, offset_of_file
+from broker.common.identifiers import NO_OFFSET
+from broker.log.log_append import ActiveProducer
+from broker.log.log_file_names import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX, offset_file_name, offset_of_file
 from broker.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from broker.log.producer_state_entry import (
     CompletedTxn,
@@ -40,7 +44,8 @@ class ProducerStateManager:
     """State of all offsets below `map_end_offset`.
 
     Snapshots in the partition's directory make a restart short: `<offset>.snapshot` holds the state below the offset
-    in its name.  They are a short cut only; the log has everything.
+    in its name.  They are a short cut only, unless the log's first records are in remote storage alone: of producers
+    down there only they tell.
     """
 
     __slots__ = (
@@ -48,6 +53,7 @@ class ProducerStateManager:
         "_distrusted",
         "_expected_first",
         "_file_system",
+        "_missed",
         "_ongoing",
         "_producers",
         "_snapshots",
@@ -66,6 +72,7 @@ class ProducerStateManager:
         self._unreplicated: dict[int, TxnMetadata] = {}  # completed, but the marker is not below the high watermark
         self._distrusted: list[int] = []
         self._expected_first: dict[int, tuple[int, int]] = {}  # epoch and sequence by unknown producer; not stored
+        self._missed: dict[int, bytes] = {}  # snapshots the disk has refused, by offset
         self._snapshots: list[int] = []  # offsets of the snapshot files, ascending
         self.map_end_offset = 0
         self.unsynced_snapshots: list[int] = []
@@ -100,6 +107,19 @@ class ProducerStateManager:
             earliest = min(self._unreplicated)
             return earliest if first is None else min(first, earliest)
         return first
+
+    def active_producers(self) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                NO_OFFSET if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
+            )
+            for entry in self._producers.values()
+        ]
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
         return self._producers.get(producer_id)
@@ -241,8 +261,7 @@ class ProducerStateManager:
             self.remove_snapshot(offset)
 
     def remove_snapshots_above(self, offset: int) -> None:
-        for snapshot in [snapshot for snapshot in self._snapshots if snapshot > offset]:
-            self.remove_snapshot(snapshot)
+        self._remove_snapshots(lambda snapshot: snapshot > offset)
 
     def distrust_snapshots_above(self, offset: int) -> None:
         """Do not use them, as records they tell of may be lost: recovery writes them anew or `remove_distrusted`."""
@@ -258,6 +277,7 @@ class ProducerStateManager:
 
     def remove_snapshot(self, offset: int) -> None:
         """Forget a snapshot and remove its file; what the disk refuses is found again at the next start."""
+        self._missed.pop(offset, None)
         if offset in self._snapshots:
             self._snapshots.remove(offset)
             try:
@@ -267,6 +287,7 @@ class ProducerStateManager:
 
     def forget_snapshot(self, offset: int) -> Path | None:
         """Forget a snapshot whose file the caller deletes with its segment; None when there is none."""
+        self._missed.pop(offset, None)
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)
@@ -275,37 +296,49 @@ class ProducerStateManager:
     def snapshot_path(self, offset: int) -> Path:
         return self._directory / offset_file_name(offset, SNAPSHOT_SUFFIX)
 
+    def existing_snapshot_path(self, offset: int) -> Path:
+        """StorageFailure when there is none."""
+        if offset not in self._snapshots:
+            raise StorageFailure(f"{self.snapshot_path(offset)}: no such snapshot")
+        return self.snapshot_path(offset)
+
     def moved_to(self, directory: Path) -> None:
         self._directory = directory
 
     def take_snapshot(self) -> None:
-        """Write the state at `map_end_offset`, unless the newest snapshot is as new.  Never fails: a snapshot that
-        could not be written only makes the next start longer."""
+        """Write the state at `map_end_offset`, unless the newest snapshot is as new.  Never fails: `write_missed` makes
+        up for it."""
         offset = self.map_end_offset
         if offset <= (self._snapshots[-1] if self._snapshots else 0):
             return
-        path = self.snapshot_path(offset)
+        self._missed[offset] = encode_snapshot(self._producers.values())
         try:
-            file = self._file_system.open(path, create=True)
-            try:
-                content = encode_snapshot(self._producers.values())
-                file.write_at(0, [content])
-                if file.size() > len(content):
-                    file.truncate(len(content))
-            finally:
-                file.close()
+            self._write_missed(offset)
         except StorageFailure as failure:
             log.warning("producer_snapshot_failed", offset=offset, error=str(failure))
+
+    def write_missed(self) -> bool:
+        """Write the snapshots that could not be written; returns whether there were any.  StorageFailure: try again."""
+        missed = sorted(self._missed)
+        for offset in missed:
+            self._write_missed(offset)
+        return bool(missed)
+
+    def _write_missed(self, offset: int) -> None:
+        path = self.snapshot_path(offset)
+        try:
+            self._write(path, self._missed[offset])
+        except StorageFailure:
             self._remove_quietly(path)
-            return
-        self._snapshots.append(offset)
+            raise
+        del self._missed[offset]
+        insort(self._snapshots, offset)
         self.unsynced_snapshots.append(offset)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Forget what is beyond `log_end_offset`: the state becomes that of the newest snapshot at or below it, and
         the caller replays the log from `map_end_offset`."""
-        for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
-            self.remove_snapshot(offset)
+        self._remove_snapshots(lambda offset: offset > log_end_offset or offset <= log_start_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
@@ -325,9 +358,25 @@ class ProducerStateManager:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Nothing is known any more, and no snapshot is left."""
         self._clear()
-        for snapshot in list(self._snapshots):
-            self.remove_snapshot(snapshot)
+        self._remove_snapshots(lambda _: True)
         self.map_end_offset = offset
+
+    def prepare_restore(self, offset: int, content: Buffer) -> list[ProducerStateEntry]:
+        """Put the content of a snapshot aside as the one at `offset`, for `complete_restore`; returns what is in it.
+        CorruptMessageError, StorageFailure: nothing changed."""
+        try:
+            entries = decode_snapshot(content)
+        except CorruptSnapshotError as error:
+            raise CorruptMessageError(f"Producer snapshot at {offset} for {self._directory.name}: {error}") from error
+        self._write(self._path_aside(offset), content)
+        return entries
+
+    def complete_restore(self, offset: int, entries: list[ProducerStateEntry], now_ms: int) -> None:
+        """After `truncate_fully_and_start_at(offset)`: the state is what was prepared.  StorageFailure."""
+        self._file_system.rename(self._path_aside(offset), self.snapshot_path(offset))
+        self._snapshots.append(offset)
+        self.unsynced_snapshots.append(offset)
+        self._restore(entries, now_ms)
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         self.on_high_watermark_updated(log_start_offset)
@@ -343,11 +392,27 @@ class ProducerStateManager:
             if first_offset is not None:
                 self._ongoing[first_offset] = TxnMetadata(entry.producer_id, first_offset)
 
+    def _write(self, path: Path, content: Buffer) -> None:
+        file = self._file_system.open(path, create=True)
+        try:
+            file.write_at(0, [content])
+            if file.size() > len(content):
+                file.truncate(len(content))
+        finally:
+            file.close()
+
+    def _path_aside(self, offset: int) -> Path:
+        return self._directory / offset_file_name(offset, SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX)
+
     def _clear(self) -> None:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self._expected_first.clear()
+
+    def _remove_snapshots(self, is_gone: Callable[[int], bool]) -> None:
+        for offset in [offset for offset in (*self._snapshots, *self._missed) if is_gone(offset)]:
+            self.remove_snapshot(offset)
 
     def _remove_quietly(self, path: Path) -> None:
         with contextlib.suppress(StorageFailure):

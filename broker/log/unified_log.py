@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-import structlog
-
 from broker.common.buffers import Buffer
-from broker.common.errors import OffsetOutOfRangeError, StorageFailure
-from broker.common.identifiers import NO_EPOCH, NO_OFFSET, TopicPartition
+from broker.common.errors import StorageFailure
+from broker.common.identifiers import NEVER_TIERED_TOPICS, NO_EPOCH, NO_OFFSET, TopicPartition
 from broker.config.topic_config import TopicConfig
 from broker.log.flush_plan import FlushPlan
 from broker.log.follower_append import FollowerAppend
 from broker.log.leader_append import LeaderAppend, make_validator
-from broker.log.leader_epoch_file_cache import EpochEndOffset, LeaderEpochFileCache
+from broker.log.leader_epoch_file_cache import EpochEndOffset, EpochEntry, LeaderEpochFileCache
 from broker.log.local_log import LocalLog
 from broker.log.log_append import ActiveProducer, LogAppendInfo, LogAppendResult, LogRead
 from broker.log.log_environment import LogEnvironment
@@ -26,20 +24,22 @@ from broker.log.log_flush import LogFlush
 from broker.log.log_retention import LogRetention
 from broker.log.log_segment import LogSegment, TimestampAndOffset
 from broker.log.log_segments import LogSegments
+from broker.log.log_start import LogStart
+from broker.log.log_truncation import LogTruncation
 from broker.log.partition_metadata_file import PartitionMetadataFile
 from broker.log.producer_state_entry import CompletedTxn, ProducerAppendInfo
 from broker.log.producer_state_manager import ProducerStateManager
 from broker.records.append_origin import AppendOrigin
 from broker.records.record_batch import RecordBatch, batches
 
-log = structlog.get_logger(__name__)
-
 NEVER: Final = 2**63 - 1  # Kafka's Long.MAX_VALUE: "do not flush by count"
 
 
 class UnifiedLog:
-    """Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, and recovery_point <=
-    log_end_offset.
+    """Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, log_start_offset <=
+    local_log_start_offset <= high_watermark, and recovery_point <= log_end_offset.
+
+    The two starts are equal unless the log is tiered (KIP-405) and its first records are in remote storage alone.
 
     Made by `log_loader.load_log`; owned by the LogManager, who also flushes, checkpoints and deletes for it.
     """
@@ -52,10 +52,17 @@ class UnifiedLog:
         "_flush_messages",
         "_local",
         "_retention",
+        "_start",
+        "_truncation",
+        "are_settings_known",
+        "durable_log_start_offset",
         "flush_ms",
         "high_watermark",
+        "highest_remote_offset",
         "is_closed",
         "is_dirty",
+        "is_tiered",
+        "local_log_start_offset",
         "log_start_offset",
         "newest_epoch",
         "producer_state_manager",
@@ -76,23 +83,30 @@ class UnifiedLog:
         log_start_offset: int,
         topic_id: UUID | None,
         is_synced: bool,
+        are_settings_known: bool = True,
     ) -> None:
         self._environment = environment
         self._local = local_log
         self._epochs = leader_epochs
         self.newest_epoch = NO_EPOCH  # latest_epoch, for the hot path
-        self._epoch_cache_changed()
+        self.epochs_changed()
+        self._start = LogStart(self)
+        self._truncation = LogTruncation(self, environment)
         self._retention = LogRetention(self, environment)
         self._flush = LogFlush(self, environment, is_name_synced=is_synced)
         self.topic_partition: TopicPartition = local_log.topic_partition
         self.topic_id = topic_id  # None: the directory does not say yet
         self.producer_state_manager = producer_state_manager
-        self.log_start_offset = log_start_offset
-        self.high_watermark = log_start_offset
+        self.are_settings_known = are_settings_known
+        self.log_start_offset = log_start_offset  # in both tiers
+        self.durable_log_start_offset = log_start_offset  # as the device has it: a crash does not take it back further
+        self.local_log_start_offset = max(log_start_offset, local_log.segments.first.base_offset)  # on this disk
+        self.highest_remote_offset = NO_OFFSET  # inclusive; of what is known to be in remote storage
+        self.high_watermark = self.local_log_start_offset
         self.is_dirty = False  # changed since it was loaded or closed: there is something to flush
         self.is_closed = False
         self._first_unstable_offset: int | None = None
-        self._refresh_first_unstable_offset()
+        self.refresh_first_unstable_offset()
         self.update_config(local_log.config)
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -157,7 +171,7 @@ class UnifiedLog:
     @property
     def truncation_count(self) -> int:
         """How often the log was cut or begun anew since it was loaded: an offset may hold another record after it."""
-        return self._flush.truncation_count
+        return self._truncation.count
 
     @property
     def unflushed_messages(self) -> int:
@@ -165,17 +179,7 @@ class UnifiedLog:
 
     def active_producers(self) -> list[ActiveProducer]:
         """For DescribeProducers."""
-        return [
-            ActiveProducer(
-                entry.producer_id,
-                entry.producer_epoch,
-                entry.last_sequence,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                NO_OFFSET if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
-            )
-            for entry in self.producer_state_manager.producers.values()
-        ]
+        return self.producer_state_manager.active_producers()
 
     def update_config(self, config: TopicConfig) -> None:
         """The topic's settings changed; the next append sees them."""
@@ -188,6 +192,21 @@ class UnifiedLog:
         self.flush_ms = config.flush_ms  # here, because it is looked at for every log each second
         self.validator = make_validator(config, str(self.topic_partition))
         self._local.segments.active.index_interval_bytes = config.index_interval_bytes
+        self.is_tiered = (
+            self._environment.is_remote_storage_enabled
+            and config.remote_storage_enable
+            and not config.is_compact
+            and self.topic_partition.topic not in NEVER_TIERED_TOPICS
+        )
+        if not self.is_tiered:
+            self.highest_remote_offset = NO_OFFSET  # what it vouched for is on its way out
+
+    def settle(self, config: TopicConfig) -> None:
+        """The first time the topic's settings are known: until then the log may start below this disk, and nothing of
+        it is deleted."""
+        self.update_config(config)
+        self.are_settings_known = True
+        self._start.settle()
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """The first time the topic's id is known.  StorageFailure."""
@@ -241,7 +260,7 @@ class UnifiedLog:
         self._local.log_end_offset = batch.next_offset
         self._complete_transactions(segment, completed)
         if batch.has_producer_id:
-            self._refresh_first_unstable_offset()
+            self.refresh_first_unstable_offset()
         self._flushed_inline_if_due()
 
     def write(self, buffers: Sequence[Buffer], next_offset: int) -> None:
@@ -303,20 +322,18 @@ class UnifiedLog:
         """Where the whole batches are from the one with `offset` on, below `upper_bound_offset`, of one segment.
 
         About `size_max` bytes at most; with `min_one_batch` at least one batch (KIP-74).  Only positions: `read_cached`
-        or `read` of `file_records` get the bytes.  OffsetOutOfRangeError.
+        or `read` of `file_records` get the bytes.  OffsetOutOfRangeError; OffsetMovedToTieredStorageError when the log
+        is tiered and the offset is below the local log start.
         """
-        if offset < self.log_start_offset:
-            raise OffsetOutOfRangeError(
-                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have log "
-                f"segments from offset {self.log_start_offset} to {self._local.log_end_offset}."
-            )
+        if offset < self.local_log_start_offset:
+            raise self._start.refusal(offset)
         return self._local.read(
             offset, size_max, upper_bound_offset, min_one_batch=min_one_batch, with_aborted=with_aborted
         )
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record at or after the log start whose timestamp is not smaller.  Waits for the disk."""
-        return self._local.find_offset_by_timestamp(timestamp, self.log_start_offset)
+        """The first record at or after the local log start whose timestamp is not smaller.  Waits for the disk."""
+        return self._local.find_offset_by_timestamp(timestamp, self.local_log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
         """The first record with the largest timestamp (KIP-734).  Waits for the disk."""
@@ -329,44 +346,53 @@ class UnifiedLog:
     def maybe_assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
         """A leader's epoch begins at `start_offset`; old news is ignored."""
         self._epochs.assign(epoch, start_offset)
-        self._epoch_cache_changed()
+        self.epochs_changed()
+
+    def epochs_changed(self) -> None:
+        """Somebody changed `leader_epochs`."""
+        latest = self._epochs.latest_epoch
+        self.newest_epoch = NO_EPOCH if latest is None else latest
+
+    def producer_snapshot_path(self, offset: int) -> Path:
+        """Of the producers as they were below `offset`, the base of a segment.  StorageFailure when there is none."""
+        return self.producer_state_manager.existing_snapshot_path(offset)
 
     # -- watermarks ------------------------------------------------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, held between log start and log end; returns it.  A follower's may go back."""
+        """Set the high watermark, held between local start and log end; returns it.  A follower's may go back."""
         if offset > self._local.log_end_offset:
             offset = self._local.log_end_offset
-        if offset < self.log_start_offset:
-            offset = self.log_start_offset
+        if offset < self.local_log_start_offset:
+            offset = self.local_log_start_offset
         self.high_watermark = offset
         if self._first_unstable_offset is not None:
             self.producer_state_manager.on_high_watermark_updated(offset)
-            self._refresh_first_unstable_offset()
+            self.refresh_first_unstable_offset()
         return offset
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Move the log start forward; returns whether it moved.  OffsetOutOfRangeError above the high watermark.
 
-        The segments below it are deleted by the next pass of retention.
+        The segments below it are deleted by the next pass of retention, remote ones by whoever looks after them.
         """
-        if offset > self.high_watermark:
-            raise OffsetOutOfRangeError(
-                f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it is "
-                f"larger than the high watermark {self.high_watermark}"
-            )
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self._local.recovery_point = max(self._local.recovery_point, offset)
-        self._epochs.truncate_from_start(offset)
-        self.producer_state_manager.on_log_start_offset_incremented(offset)
-        self._refresh_first_unstable_offset()
-        self.is_dirty = True
-        log.info("log_start_offset_incremented", log=str(self.topic_partition), offset=offset, reason=reason)
-        return True
+        return offset > self.log_start_offset and self._start.increment(offset, reason)
 
-    def _refresh_first_unstable_offset(self) -> None:
+    def maybe_increment_local_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Records below `offset` leave this disk; returns whether that is news.  OffsetOutOfRangeError as above."""
+        return self._start.increment_local(offset, reason)
+
+    def log_start_is_durable(self, offset: int) -> None:
+        """A checkpoint on the device says `offset`, where this log started; a truncation may have come meanwhile."""
+        self.durable_log_start_offset = min(offset, self.log_start_offset)
+        self._epochs.log_start_is_durable(self.durable_log_start_offset)
+
+    def update_highest_remote_offset(self, offset: int) -> None:
+        """Everything up to `offset`, inclusive, is known to be in remote storage; old news is ignored."""
+        self.highest_remote_offset = max(self.highest_remote_offset, offset)
+
+    def refresh_first_unstable_offset(self) -> None:
+        """The producer state or the log start changed."""
         first = self.producer_state_manager.first_unstable_offset
         self._first_unstable_offset = None if first is None else max(first, self.log_start_offset)
 
@@ -378,52 +404,27 @@ class UnifiedLog:
 
         In Kafka it ends at `offset`, until a restart; what is appended next would leave a hole.  A leader whose records
         begin within the batch (DeleteRecords) names such an offset.
+
+        Below the local log start nothing is left on this disk; what remote storage has below `offset` stays part of the
+        log, where Kafka forgets it.
         """
-        assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
-        if offset >= self._local.log_end_offset:
-            self._epochs.truncate_from_end(self._local.log_end_offset)
-            self._epoch_cache_changed()
-            return False
-        if offset < self._local.segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
-        offset = max(self._local.batch_start(offset), min(offset, self.log_start_offset))
-        log.info("log_truncated", log=str(self.topic_partition), offset=offset, was=self._local.log_end_offset)
-        self._after_truncation(self._local.truncate_to(offset))
-        self._epochs.truncate_from_end(offset)
-        self._epoch_cache_changed()
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._rebuild_producer_state()
-        self._refresh_first_unstable_offset()
-        self.update_high_watermark(self.high_watermark)
-        return True
+        return self._truncation.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and begin at `offset`.  StorageFailure."""
-        log.info("log_truncated_fully", log=str(self.topic_partition), offset=offset, was=self._local.log_end_offset)
-        self._after_truncation(self._local.truncate_fully_and_start_at(offset))
-        self._epochs.clear()
-        self._epoch_cache_changed()
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
-        self.producer_state_manager.truncate_fully_and_start_at(offset)
-        self.high_watermark = offset
-        self._refresh_first_unstable_offset()
+        """Drop everything and begin at `offset`, without leader epochs; the log starts there or, in remote storage, at
+        `log_start_offset`.  StorageFailure."""
+        self._truncation.truncate_fully_and_start_at(offset, log_start_offset)
 
-    def _after_truncation(self, paths: list[Path]) -> None:
-        self._flush.truncation_count += 1
-        self.is_dirty = True
-        if paths:
-            self._environment.housekeeping.delete_later(paths, self.config.file_delete_delay_ms)
-        self._environment.housekeeping.checkpoint_later()
+    def restore_from_remote(
+        self, next_offset: int, log_start_offset: int, leader_epochs: Iterable[EpochEntry], producer_snapshot: Buffer
+    ) -> None:
+        """Drop everything; the log goes on at `next_offset`, and what is below is in remote storage: its leader epochs,
+        and the producers it knew as the bytes of a snapshot (Kafka: TierStateMachine.buildRemoteLogAuxState).
 
-    def _epoch_cache_changed(self) -> None:
-        latest = self._epochs.latest_epoch
-        self.newest_epoch = NO_EPOCH if latest is None else latest
-
-    def _rebuild_producer_state(self) -> None:
-        manager = self.producer_state_manager
-        manager.truncate_and_reload(self.log_start_offset, self._local.log_end_offset, self._environment.clock.now_ms())
-        manager.catch_up(self._local.segments, self._local.log_end_offset)
+        CorruptMessageError, and nothing changed, when that is no snapshot; StorageFailure: to be tried again.  The
+        device has it all with the next flush, which is asked for.
+        """
+        self._truncation.restore_from_remote(next_offset, log_start_offset, leader_epochs, producer_snapshot)
 
     # -- retention, flush, close -----------------------------------------------------------------------------------
 
@@ -493,7 +494,7 @@ class UnifiedLog:
                 manager.update(info)
                 self._complete_transactions(segment, info.completed)
             if manager.has_open_or_unreplicated_transactions:
-                self._refresh_first_unstable_offset()
+                self.refresh_first_unstable_offset()
         manager.map_end_offset = next_offset
         self._local.log_end_offset = next_offset
         self._flushed_inline_if_due()

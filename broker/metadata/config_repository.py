@@ -1,10 +1,12 @@
 """ConfigRepository: effective configs of this broker and of topics, and where each value comes from."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
+from broker.common.errors import InvalidConfigError
 from broker.config.broker_config import BrokerConfig
 from broker.config.describe import (
     BrokerSources,
@@ -59,7 +61,10 @@ class ConfigRepository:
         return self.effective_topic_config(topic, self._cache.topic_config_overrides(topic))
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """What a topic with these settings of its own runs with; topics with equal ones share one object."""
+        """What a topic with these settings of its own runs with; topics with equal ones share one object.
+
+        Values this broker refuses, which controllers of other releases may have let in, are logged and left aside.
+        """
         broker = self.broker_config()
         if broker is not self._topic_configs_of or len(self._topic_configs) >= SHARED_CONFIGS_MAX:
             self._topic_configs_of = broker
@@ -68,11 +73,37 @@ class ConfigRepository:
         key = (frozenset(overrides.items()), is_listed)
         config = self._topic_configs.get(key)
         if config is None:
-            config = self._topic_configs[key] = TopicConfig.effective(broker, overrides, is_listed=is_listed)
+            readable, sentences = _readable(overrides)
+            if sentences:
+                log.error("topic_settings_left_aside", topic=topic, error=" ".join(sentences))
+            config = self._topic_configs[key] = TopicConfig.effective(broker, readable, is_listed=is_listed)
         return config
 
+    def dynamic_properties(self, broker: str) -> Mapping[str, str]:
+        """What is stored for a broker, by its id; for all of them by `CLUSTER_DEFAULT`."""
+        return self._cache.image.configs.properties(ConfigResourceType.BROKER, broker)
+
+    def check_broker_change(self, broker: str, wanted: Mapping[str, str]) -> None:
+        """InvalidConfigError when this broker cannot run with these dynamic values of its own, or of all brokers.
+
+        Other brokers know themselves what fits them.
+        """
+        sources = self._sources()
+        if broker == CLUSTER_DEFAULT:
+            sources = replace(sources, dynamic_default=wanted)
+        elif broker == str(self._static.node_id):
+            sources = replace(sources, dynamic_broker=wanted)
+        else:
+            return
+        try:
+            sources.effective().check_retention()
+        except ConfigError as error:
+            raise InvalidConfigError(str(error)) from error
+
     def describe_topic(self, topic: str) -> list[ConfigEntry]:
-        return describe_topic(self._sources(), topic, self._cache.topic_config_overrides(topic))
+        """What it runs with: values that are left aside are not told."""
+        readable, _ = _readable(self._cache.topic_config_overrides(topic))
+        return describe_topic(self._sources(), topic, readable)
 
     def describe_broker(self) -> list[ConfigEntry]:
         return describe_broker(self._sources())
@@ -82,9 +113,19 @@ class ConfigRepository:
         return describe_broker_default(self._sources().dynamic_default)
 
     def _sources(self) -> BrokerSources:
-        configs = self._cache.image.configs
-        return BrokerSources(
-            self._static,
-            configs.properties(ConfigResourceType.BROKER, CLUSTER_DEFAULT),
-            configs.properties(ConfigResourceType.BROKER, str(self._static.node_id)),
-        )
+        own = str(self._static.node_id)
+        return BrokerSources(self._static, self.dynamic_properties(CLUSTER_DEFAULT), self.dynamic_properties(own))
+
+
+def _readable(overrides: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
+    """Those a topic can have here, and a sentence for each of the others."""
+    readable, sentences = dict(overrides), list[str]()
+    for name, text in overrides.items():
+        setting = TopicConfig.setting(name)
+        try:
+            if setting is not None:
+                setting.read(text)
+        except ConfigError as error:
+            del readable[name]
+            sentences += error.sentences
+    return readable, sentences

@@ -30,7 +30,8 @@ class CostMetrics:
             "broker_cost_dollars_total",
             "counter",
             "What replication has cost since the start, at list prices: requests and bytes of buckets, and bytes that "
-            "this broker fetched from leaders in other zones.",
+            "this broker fetched from leaders in other zones. Beside it tiered: requests and bytes of the bucket of "
+            "tiered storage, but not what is kept there.",
             ("item",),
             items,
             action="put and get grow with the number of objects: see remote.wal.cost.policy. fallback is what the "
@@ -45,7 +46,8 @@ class CostMetrics:
             "broker_cost_saved_dollars_total",
             "counter",
             "What the bytes this broker took from buckets of other zones would have cost, had their leaders sent them. "
-            "What was saved is this less broker_cost_dollars_total of all items but fetch, summed over the brokers.",
+            "What was saved is this less broker_cost_dollars_total of all items but fetch and tiered, summed over the "
+            "brokers.",
             (),
             avoided,
         )

@@ -74,7 +74,7 @@ class LogMetrics:
             registry,
             "logstartoffset",
             "LogStartOffset",
-            "First offset a partition has.",
+            "First offset a partition has, on this disk or in remote storage.",
             lambda log: log.log_start_offset,
         )
         self._per_log(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from broker.metrics.registry import OWNERS_PER_PAUSE, PAUSE, MetricsRegistry, Sample
+from broker.metrics.topic_series import collected_by_topic, topic_counter
 
 Read = Callable[[], Iterable[Sample | None]]
 
@@ -159,7 +160,7 @@ class RemoteWalMetrics:
         self._objects: MeasuredObjects | None = None
         self._check: MeasuredCheck | None = None
         for bean, attribute, documentation, action in _TOPIC_COUNTERS:
-            self._topic_counter(bean, attribute, documentation, action)
+            topic_counter(registry, bean, attribute, documentation, self._counts, action)
         self._histograms()
         self._lags()
         self._combining()
@@ -188,20 +189,8 @@ class RemoteWalMetrics:
         stats.object_sizes.sink = self._object_sizes.observe
         stats.slice_counts.sink = self._slices_per_object.observe
 
-    def _topic_counter(self, bean: str, attribute: str, documentation: str, action: str | None) -> None:
-        def read() -> Iterable[Sample]:
-            for topic, counts in [] if self._stats is None else list(self._stats.topics.items()):
-                yield (topic,), getattr(counts, attribute)
-
-        self._registry.collected(
-            f"kafka_server_brokertopicmetrics_{bean.removesuffix('PerSec').lower()}_total",
-            "counter",
-            documentation,
-            ("topic",),
-            read,
-            bean=f"kafka.server:type=BrokerTopicMetrics,name={bean},topic=*",
-            action=action,
-        )
+    def _counts(self) -> Iterable[tuple[str, Any]]:
+        return [] if self._stats is None else list(self._stats.topics.items())
 
     def _histograms(self) -> None:
         self._hop_seconds = self._registry.histogram(
@@ -242,21 +231,19 @@ class RemoteWalMetrics:
 
             return read
 
-        self._registry.collected(
-            "kafka_server_brokertopicmetrics_remotewalcopylagbytes",
+        collected_by_topic(
+            self._registry,
             "gauge",
+            "RemoteWalCopyLagBytes",
             "Bytes of records appended by this leader that followers cannot find in the bucket yet.",
-            ("topic",),
             by_topic(lambda lag: lag[0], lambda one, other: one + other),
-            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalCopyLagBytes,topic=*",
         )
-        self._registry.collected(
-            "kafka_server_brokertopicmetrics_remotewalcopylagms",
+        collected_by_topic(
+            self._registry,
             "gauge",
+            "RemoteWalCopyLagMs",
             "Milliseconds since the oldest of these was appended.",
-            ("topic",),
             by_topic(lambda lag: lag[1], max),
-            bean="kafka.server:type=BrokerTopicMetrics,name=RemoteWalCopyLagMs,topic=*",
             action="From remote.wal.fallback.lag.ms on followers are served as without a bucket.",
         )
 
@@ -282,7 +269,7 @@ class RemoteWalMetrics:
         )
         gauge(
             "broker_wal_combine_interval_seconds",
-            "How often an object may begin; it grows while the bucket asks for fewer requests.",
+            "How often an object may begin; longer while the bucket asks for fewer requests, or the loop is late.",
             lambda uploads: uploads.interval_ms / 1000,
         )
         gauge(
@@ -351,8 +338,9 @@ class RemoteWalMetrics:
             "batches that it could not read and passed over (read), and records that are no events it knows (event).",
             ("what",),
             self._metadata_failures,
-            action="append: the topic has no leader or too few replicas in sync. read: see wal_metadata_batch_skipped "
-            "in the log; what was told there is missing, and the leaders send those records. event: who writes there?",
+            action="append: the topic has no leader or too few replicas in sync. read: "
+            "see metadata_topic_batch_skipped in the log; what was told there is missing, and the leaders send those "
+            "records. event: who writes there?",
         )
         self._registry.gauge(
             "broker_wal_metadata_retention_violations",

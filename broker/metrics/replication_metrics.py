@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 
 from broker.common.identifiers import TopicPartition
 from broker.metrics.registry import MetricsRegistry, Sample, sum_over
+from broker.metrics.topic_series import topic_counter
 
 
 class MeasuredPartition(Protocol):
@@ -89,45 +90,39 @@ class MeasuredSessions(Protocol):
 
 # Name, bean, attribute of the topic's counts, meaning.
 _TOPIC_COUNTERS: Final = (
-    ("messagesin", "MessagesInPerSec", "messages_in", "Records appended for producers."),
-    ("bytesin", "BytesInPerSec", "bytes_in", "Bytes of batches appended for producers."),
-    ("bytesout", "BytesOutPerSec", "bytes_out", "Bytes of batches sent to consumers."),
-    ("bytesrejected", "BytesRejectedPerSec", "bytes_rejected", "Bytes of batches refused for their size."),
-    ("replicationbytesin", "ReplicationBytesInPerSec", "replication_bytes_in", "Bytes fetched from leaders."),
-    ("replicationbytesout", "ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes sent to followers."),
+    ("MessagesInPerSec", "messages_in", "Records appended for producers."),
+    ("BytesInPerSec", "bytes_in", "Bytes of batches appended for producers."),
+    ("BytesOutPerSec", "bytes_out", "Bytes of batches sent to consumers."),
+    ("BytesRejectedPerSec", "bytes_rejected", "Bytes of batches refused for their size."),
+    ("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes fetched from leaders."),
+    ("ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes sent to followers."),
     (
-        "totalproducerequests",
         "TotalProduceRequestsPerSec",
         "total_produce_requests",
         "Partitions in produce requests.",
     ),
-    ("totalfetchrequests", "TotalFetchRequestsPerSec", "total_fetch_requests", "Partitions read for fetch requests."),
+    ("TotalFetchRequestsPerSec", "total_fetch_requests", "Partitions read for fetch requests."),
     (
-        "failedproducerequests",
         "FailedProduceRequestsPerSec",
         "failed_produce_requests",
         "Partitions of produce requests that failed for another reason than size, CRC, leadership or existence.",
     ),
     (
-        "failedfetchrequests",
         "FailedFetchRequestsPerSec",
         "failed_fetch_requests",
         "Partitions of fetch requests that failed for another reason than offset, leadership or existence.",
     ),
     (
-        "nokeycompactedtopicrecords",
         "NoKeyCompactedTopicRecordsPerSec",
         "no_key_compacted_topic_records",
         "Records refused by validation, most of them for a missing key on a compacted topic.",
     ),
     (
-        "invalidmessagecrcrecords",
         "InvalidMessageCrcRecordsPerSec",
         "invalid_message_crc_records",
         "Batches refused for their CRC or their format.",
     ),
     (
-        "invalidoffsetorsequencerecords",
         "InvalidOffsetOrSequenceRecordsPerSec",
         "invalid_offset_or_sequence_records",
         "Batches refused for their offsets or sequence numbers.",
@@ -142,8 +137,8 @@ class ReplicationMetrics:
         self._registry = registry
         self._replicas: MeasuredReplicas | None = None
         self._sessions: MeasuredSessions | None = None
-        for name, bean, attribute, documentation in _TOPIC_COUNTERS:
-            self._topic_counter(name, bean, attribute, documentation)
+        for bean, attribute, documentation in _TOPIC_COUNTERS:
+            topic_counter(registry, bean, attribute, documentation, self._topic_counts)
         self._replica_manager_gauges()
         self._isr_counters()
         self._registry.gauge(
@@ -165,20 +160,8 @@ class ReplicationMetrics:
     def _partitions(self) -> Iterator[MeasuredPartition]:
         return iter(()) if self._replicas is None else self._replicas.partitions()
 
-    def _topic_counter(self, name: str, bean: str, attribute: str, documentation: str) -> None:
-        def read() -> Iterable[Sample]:
-            counts: Mapping[str, Any] = {} if self._replicas is None else self._replicas.topic_counts
-            for topic, stats in counts.items():
-                yield (topic,), getattr(stats, attribute)
-
-        self._registry.collected(
-            f"kafka_server_brokertopicmetrics_{name}_total",
-            "counter",
-            documentation,
-            ("topic",),
-            read,
-            bean=f"kafka.server:type=BrokerTopicMetrics,name={bean},topic=*",
-        )
+    def _topic_counts(self) -> Iterable[tuple[str, Any]]:
+        return {}.items() if self._replicas is None else self._replicas.topic_counts.items()
 
     def _replica_manager_gauges(self) -> None:
         def count(

@@ -13,7 +13,9 @@ FALLBACK = "fallback"
 
 class MeasuredLog(Protocol):
     @property
-    def log_start_offset(self) -> int: ...
+    def local_log_start_offset(self) -> int:
+        """A follower gets nothing below it from the leader (KIP-405)."""
+
     @property
     def log_end_offset(self) -> int: ...
     @property
@@ -151,12 +153,12 @@ class ReplicationPathMetrics:
 
     def _records(self, partition: MeasuredPartition, follower: MeasuredFollower) -> int:
         log: MeasuredLog = partition.local_log
-        return max(0, log.log_end_offset - max(follower.log_end_offset, log.log_start_offset))
+        return max(0, log.log_end_offset - max(follower.log_end_offset, log.local_log_start_offset))
 
     def _bytes(self, partition: MeasuredPartition, follower: MeasuredFollower) -> float:
         log: MeasuredLog = partition.local_log
         lag = self._records(partition, follower)
-        return round(log.size_bytes * lag / (log.log_end_offset - log.log_start_offset)) if lag else 0
+        return round(log.size_bytes * lag / (log.log_end_offset - log.local_log_start_offset)) if lag else 0
 
     def _seconds(self, partition: MeasuredPartition, follower: MeasuredFollower) -> float:
         if self._records(partition, follower) == 0 or follower.last_caught_up_time_ms < 0:

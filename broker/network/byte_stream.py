@@ -15,7 +15,10 @@ class ByteStream(Protocol):
         """Wait for so many bytes; EOFError when the peer closes before."""
 
     def write(self, data: Buffer) -> None:
-        """Send, or queue what cannot be sent yet; the data must not be changed afterwards."""
+        """Send, or queue what cannot be sent yet; the data must not be changed afterwards.
+
+        OSError when the connection is known to be broken.
+        """
 
     async def drain(self) -> None:
         """Wait until most of what was written has left."""
@@ -60,6 +63,10 @@ class AsyncioByteStream:
         return await self._reader.readexactly(size)  # IncompleteReadError is an EOFError
 
     def write(self, data: Buffer) -> None:
+        """ConnectionResetError once the connection is known to be broken: uvloop's transport has a RuntimeError for it,
+        and asyncio's forgets the data."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the connection is closed")
         self._writer.write(data)
 
     async def drain(self) -> None:

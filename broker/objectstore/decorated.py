@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from broker.common.buffers import Buffer
 from broker.objectstore.object_store import ObjectStore
-from broker.objectstore.objects import ListPage, ObjectHead, Upload, UploadedPart
+from broker.objectstore.objects import FolderPage, ListPage, ObjectHead, Upload, UploadedPart
 
 T = TypeVar("T")
 
@@ -68,6 +68,10 @@ class DecoratedObjectStore(ObjectStore):
 
     async def list_page(self, prefix: str, continuation: str | None = None) -> ListPage:
         return await self._around(Request(Operation.LIST, prefix), lambda: self._inner.list_page(prefix, continuation))
+
+    async def folder_page(self, prefix: str, continuation: str | None = None) -> FolderPage:
+        request = Request(Operation.LIST, prefix)
+        return await self._around(request, lambda: self._inner.folder_page(prefix, continuation))
 
     async def delete_many(self, keys: Sequence[str]) -> None:
         if keys:

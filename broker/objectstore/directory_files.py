@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from broker.common.buffers import Buffer
 from broker.objectstore.errors import BucketNotFound, Corrupt, NotFound, PreconditionFailed, Refused
-from broker.objectstore.objects import ListPage, ObjectHead, ObjectInfo
+from broker.objectstore.objects import FolderPage, ListPage, ObjectHead, ObjectInfo
 
 TEMPORARY: Final = ".tmp"  # no key begins with a dot
 READ_BYTES: Final = 1 << 20
@@ -70,6 +70,21 @@ class DirectoryFiles:
         if not objects and not self._directory.is_dir():
             raise BucketNotFound(f"{self._directory} is not a directory")
         return ListPage(objects, objects[-1].key if len(objects) == page_size else None)
+
+    def folder_page(self, prefix: str, continuation: str | None, page_size: int) -> FolderPage:
+        """In the order of their keys; `continuation` is the last folder of the page before."""
+        folder = self._directory / prefix
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
+        if not names and not self._directory.is_dir():
+            raise BucketNotFound(f"{self._directory} is not a directory")
+        folders = sorted(f"{prefix}{name}/" for name in names)
+        rest = [each for each in folders if continuation is None or each > continuation]
+        page = rest[:page_size]
+        return FolderPage(page, page[-1] if len(rest) > page_size else None)
 
     def delete_many(self, keys: Sequence[str]) -> None:
         for key in keys:

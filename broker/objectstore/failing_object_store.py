@@ -13,7 +13,7 @@ from broker.common.chance import Chance
 from broker.objectstore.decorated import DecoratedObjectStore, Operation, Request
 from broker.objectstore.errors import Corrupt, NotFound, ObjectStoreError, Throttled, Unavailable
 from broker.objectstore.object_store import ObjectStore
-from broker.objectstore.objects import ListPage
+from broker.objectstore.objects import FolderPage, ListPage
 
 T = TypeVar("T")
 
@@ -134,6 +134,8 @@ class FailingObjectStore(DecoratedObjectStore):
             false = bytes(false)
         elif isinstance(answer, ListPage):
             false = self._listings.get(request.key, ListPage((), None))
+        elif isinstance(answer, FolderPage):
+            false = FolderPage((), None)  # as it was before there was anything
         lie: T = false
         return lie
 

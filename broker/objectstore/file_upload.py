@@ -21,14 +21,18 @@ class PartStore(Protocol):
     async def abort_upload(self, upload: Upload) -> None: ...
 
 
-async def upload_file(store: PartStore, key: str, region: FileRegion, sizes: PartSizes) -> None:
-    """Put `region` as `key`; what was begun and failed is aborted."""
+async def upload_file(
+    store: PartStore, key: str, region: FileRegion, sizes: PartSizes, turns: asyncio.Semaphore | None = None
+) -> None:
+    """Put `region` as `key`; what was begun and failed is aborted.  Each part takes a turn, from its reading on."""
+    turns = turns or asyncio.Semaphore(sizes.parallel)
     if region.size_bytes <= sizes.part_size_bytes:
-        await store.put(key, await region.read(0, region.size_bytes))
+        async with turns:
+            await store.put(key, await region.read(0, region.size_bytes))
         return
     upload = await store.start_upload(key)
     try:
-        parts = await _upload_parts(store, upload, region, sizes)
+        parts = await _upload_parts(store, upload, region, sizes, turns)
         await store.complete_upload(upload, parts)
     except BaseException:
         # Parts that stay are paid for; where even this fails, the bucket's life cycle rule removes them.
@@ -37,16 +41,19 @@ async def upload_file(store: PartStore, key: str, region: FileRegion, sizes: Par
         raise
 
 
-async def _upload_parts(store: PartStore, upload: Upload, region: FileRegion, sizes: PartSizes) -> list[UploadedPart]:
+async def _upload_parts(
+    store: PartStore, upload: Upload, region: FileRegion, sizes: PartSizes, turns: asyncio.Semaphore
+) -> list[UploadedPart]:
     part_size = sizes.part_size_for(region.size_bytes)
     positions = enumerate(range(0, region.size_bytes, part_size), start=1)
     parts: list[UploadedPart] = []
 
     async def work(mine: Iterator[tuple[int, int]]) -> None:
         for number, position in mine:
-            body = await region.read(position, min(part_size, region.size_bytes - position))
-            parts.append(await store.upload_part(upload, number, position, body))
-            del body  # before the next one is read
+            async with turns:
+                body = await region.read(position, min(part_size, region.size_bytes - position))
+                parts.append(await store.upload_part(upload, number, position, body))
+                del body  # before the next one is read
 
     try:
         async with asyncio.TaskGroup() as workers:

@@ -14,7 +14,15 @@ from broker.objectstore.directory_files import DirectoryFiles
 from broker.objectstore.errors import AccessDenied, ObjectStoreError, Unavailable
 from broker.objectstore.object_keys import check_key, check_prefix
 from broker.objectstore.object_store import ObjectStore
-from broker.objectstore.objects import DELETE_MANY_MAX, LIST_PAGE_MAX, ListPage, ObjectHead, Upload, UploadedPart
+from broker.objectstore.objects import (
+    DELETE_MANY_MAX,
+    LIST_PAGE_MAX,
+    FolderPage,
+    ListPage,
+    ObjectHead,
+    Upload,
+    UploadedPart,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +63,9 @@ class LocalDirectoryStore(ObjectStore):
 
     async def list_page(self, prefix: str, continuation: str | None = None) -> ListPage:
         return await self._run(self._files.list_page, check_prefix(prefix), continuation, self._page_size)
+
+    async def folder_page(self, prefix: str, continuation: str | None = None) -> FolderPage:
+        return await self._run(self._files.folder_page, check_prefix(prefix), continuation, self._page_size)
 
     async def delete_many(self, keys: Sequence[str]) -> None:
         assert len(keys) <= DELETE_MANY_MAX, len(keys)

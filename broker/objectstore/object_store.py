@@ -1,19 +1,20 @@
 """The ObjectStore port: one bucket, whatever keeps it."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 
 from broker.common.buffers import Buffer
 from broker.objectstore.file_region import FileRegion
 from broker.objectstore.file_upload import upload_file
-from broker.objectstore.objects import ListPage, ObjectHead, ObjectInfo, PartSizes, Upload, UploadedPart
+from broker.objectstore.objects import FolderPage, ListPage, ObjectHead, ObjectInfo, PartSizes, Upload, UploadedPart
 
 
 class ObjectStore(ABC):
     """One bucket.  Every method may raise `Throttled` and `Unavailable` beside what it says.
 
     An object is there whole or not at all, and never changes in part.  Keys are those `object_keys.check_key` takes.
-    Each method but `put_file` and `list` is one request of the store, which is what the store's owner pays for.
+    Each method but `put_file`, `list` and `list_folders` is one request of the store, which its owner pays for.
     """
 
     @property
@@ -48,6 +49,13 @@ class ObjectStore(ABC):
         """Objects whose keys begin with `prefix`, which is empty or ends with "/" (S3 Express has no other)."""
 
     @abstractmethod
+    async def folder_page(self, prefix: str, continuation: str | None = None) -> FolderPage:
+        """What keys that begin with `prefix` go on with, up to the next "/", each once; a prefix as for `list_page`.
+
+        A folder whose last object was deleted of late may still be there.
+        """
+
+    @abstractmethod
     async def delete_many(self, keys: Sequence[str]) -> None:
         """Delete up to `DELETE_MANY_MAX` objects; those that are not there are fine.  After a failure some may be gone:
         do it again."""
@@ -76,9 +84,25 @@ class ObjectStore(ABC):
     async def abort_upload(self, upload: Upload) -> None:
         """Forget the parts; an upload that is not there is fine."""
 
-    async def put_file(self, key: str, region: FileRegion, sizes: PartSizes | None = None) -> None:
-        """Store a region of a file, in parts when it is large; `StorageFailure` when the file cannot be read."""
-        await upload_file(self, key, region, sizes or PartSizes())
+    async def put_file(
+        self, key: str, region: FileRegion, sizes: PartSizes | None = None, turns: asyncio.Semaphore | None = None
+    ) -> None:
+        """Store a region of a file, in parts when it is large; `StorageFailure` when the file cannot be read.
+
+        As many parts are in memory at once as `turns` has, whatever files they are of.
+        """
+        await upload_file(self, key, region, sizes or PartSizes(), turns)
+
+    async def list_folders(self, prefix: str) -> AsyncIterator[str]:
+        """All folders directly below a prefix, a page at a time and in no order."""
+        continuation: str | None = None
+        while True:
+            page = await self.folder_page(prefix, continuation)
+            for found in page.folders:
+                yield found
+            continuation = page.continuation
+            if continuation is None:
+                return
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """All objects below a prefix, a page at a time and in no order."""

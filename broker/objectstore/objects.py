@@ -38,11 +38,19 @@ class ListPage:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderPage:
+    """Some folders, each as the beginning of its objects' keys, in no order, and where to go on; None at the end."""
+
+    folders: Sequence[str]
+    continuation: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PartSizes:
-    """How a file is cut: at most `parallel` parts of `part_size_bytes` are in memory at once."""
+    """How a file is cut: at most `parallel` parts of `part_size_bytes` of one file are in memory at once."""
 
     part_size_bytes: int = 8 << 20
-    parallel: int = 4
+    parallel: int = 2
 
     def part_size_for(self, size_bytes: int) -> int:
         """Larger parts for a file that would need more of them than S3 takes."""

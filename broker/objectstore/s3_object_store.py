@@ -14,6 +14,7 @@ from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.objects import (
     DELETE_MANY_MAX,
     LIST_PAGE_MAX,
+    FolderPage,
     ListPage,
     ObjectHead,
     ObjectInfo,
@@ -82,17 +83,24 @@ class S3ObjectStore(ObjectStore):
         return ObjectHead(int(answer["ContentLength"]), _milliseconds(answer["LastModified"]), crc)
 
     async def list_page(self, prefix: str, continuation: str | None = None) -> ListPage:
+        answer = await self._client.call("list_objects_v2", **self._listing(prefix, continuation))
+        objects = [
+            ObjectInfo(found["Key"], int(found["Size"]), _milliseconds(found["LastModified"]))
+            for found in answer.get("Contents", ())
+        ]
+        return ListPage(objects, _continuation(answer))
+
+    async def folder_page(self, prefix: str, continuation: str | None = None) -> FolderPage:
+        answer = await self._client.call("list_objects_v2", **self._listing(prefix, continuation), Delimiter="/")
+        return FolderPage([found["Prefix"] for found in answer.get("CommonPrefixes", ())], _continuation(answer))
+
+    def _listing(self, prefix: str, continuation: str | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {"MaxKeys": self._page_size}
         if check_prefix(prefix):
             parameters["Prefix"] = prefix
         if continuation is not None:
             parameters["ContinuationToken"] = continuation
-        answer = await self._client.call("list_objects_v2", **parameters)
-        objects = [
-            ObjectInfo(found["Key"], int(found["Size"]), _milliseconds(found["LastModified"]))
-            for found in answer.get("Contents", ())
-        ]
-        return ListPage(objects, answer.get("NextContinuationToken") if answer.get("IsTruncated") else None)
+        return parameters
 
     async def delete_many(self, keys: Sequence[str]) -> None:
         assert len(keys) <= DELETE_MANY_MAX, len(keys)
@@ -151,6 +159,11 @@ class S3ObjectStore(ObjectStore):
 def _bytes(body: Buffer) -> bytes | bytearray:
     """What the library takes; a view is copied."""
     return bytes(body) if isinstance(body, memoryview) else body
+
+
+def _continuation(answer: Mapping[str, Any]) -> str | None:
+    token: str | None = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
+    return token
 
 
 def _encoded(checksum: int) -> str:

@@ -9,6 +9,7 @@ from broker.replication.bucket_follower import MakeBucketFollower
 from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import FollowerFetch
 from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.remote_log import RemoteLogState
 from broker.replication.topic_stats import ReplicationPath
 
 Moved = Callable[["BucketFetchState"], None]
@@ -27,7 +28,6 @@ class BucketFetchState(PartitionFetchState):
         "_overtaken",
         "follower",
         "is_agreed",
-        "is_resetting",
         "is_served_by_leader",
         "leader_high_watermark",
     )
@@ -36,7 +36,6 @@ class BucketFetchState(PartitionFetchState):
         """StorageFailure or NotLeaderOrFollowerError when there is no log to append to."""
         super().__init__(replica)
         self.is_agreed = False  # the handshake: the leader of this epoch has answered for our log end
-        self.is_resetting = False  # our offset is out of the leader's range, and where to go is being found out
         self.is_served_by_leader = False  # the last answer brought records (fallback)
         self.leader_high_watermark = NO_OFFSET  # as last told in this epoch; -1 before
         self._overtaken: FollowerFetch | None = None
@@ -51,6 +50,11 @@ class BucketFetchState(PartitionFetchState):
     def is_in_sync(self) -> bool:
         """Also while the leader sends no records: the throttle of followers (KIP-73) is about those alone."""
         return not self.is_served_by_leader or super().is_in_sync
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the leader has committed what is here, and has nothing else for us but through the bucket."""
+        return self.leader_high_watermark == self.fetch_offset and not self.is_served_by_leader
 
     def request(self, max_bytes: int) -> FollowerFetch:
         self._overtaken = None  # one fetch at a time: there is none under way when the next one is made
@@ -109,6 +113,10 @@ class BucketFetchState(PartitionFetchState):
         super().truncate_fully_and_start_at(offset)
         self._begin_anew()
 
+    def restore_from_remote(self, found: RemoteLogState, log_start_offset: int) -> None:
+        super().restore_from_remote(found, log_start_offset)
+        self._begin_anew()
+
     def _begin_anew(self) -> None:
         self.is_agreed = False
         self.follower.truncated()
@@ -120,12 +128,13 @@ class BucketFetchState(PartitionFetchState):
 
     def begin_reset(self) -> None:
         """From this moment nothing is appended from the bucket: the place found must not be that of an older log."""
-        self.is_resetting, self.is_agreed = True, False
+        super().begin_reset()
+        self.is_agreed = False
         self.follower.begin_reset()
         self._tell()
 
     def end_reset(self) -> None:
-        self.is_resetting = False
+        super().end_reset()
         self.follower.end_reset()
 
     def stop(self) -> None:

@@ -19,6 +19,7 @@ from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.fetcher_stats import FetcherStats
 from broker.replication.leader_endpoint import FetchedPartition, FollowerFetch, LeaderEndPoint
 from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.remote_log import RemoteLog
 from broker.replication.replica_fetcher import OnFailed, ReplicaFetcher
 from broker.replication.replication_throttle import ReplicationThrottle
 from broker.replication.topic_stats import ReplicationPath
@@ -26,6 +27,8 @@ from broker.replication.topic_stats import ReplicationPath
 # Between two fetches while nothing is appended: what the leader has no news of it would only say again.  A high
 # watermark that moves meanwhile is heard of so much later.
 REST_SECONDS: Final = 0.02
+# The same when every high watermark is where the log ends here: it cannot move before something is appended.
+SETTLED_REST_SECONDS: Final = 0.1
 BACKOFF_SECONDS_MIN: Final = 0.02  # the leader refuses at once, and what it has for us it has no reason to hold back
 
 
@@ -43,10 +46,12 @@ class BucketReplicaFetcher(ReplicaFetcher):
         stats: FetcherStats,
         throttle: ReplicationThrottle,
         on_failed: OnFailed,
+        remote_log: RemoteLog | None = None,
     ) -> None:
-        super().__init__(name, leader_id, leader, config, stats, throttle, on_failed)
-        self._had_news = True  # the last answer told something, or there was none
+        super().__init__(name, leader_id, leader, config, stats, throttle, on_failed, remote_log)
+        self._had_news: bool | None = None  # the last answer told something; None: there was none
         self._awaiting: dict[BucketFetchState, None] = {}  # the handshake; those that no longer do go with an answer
+        self._expecting: dict[PartitionFetchState, None] = {}  # other offsets of the leader; and some that no longer do
 
     def add(self, state: PartitionFetchState) -> None:
         assert isinstance(state, BucketFetchState), f"{state.topic_partition} is not followed through a bucket"
@@ -54,25 +59,52 @@ class BucketReplicaFetcher(ReplicaFetcher):
         state.tell_moves_to(self._on_moved)
         self._on_moved(state)
 
+    def remove(self, topic_partition: TopicPartition) -> None:
+        state = self._plan.get(topic_partition)
+        if state is not None:
+            self._expecting.pop(state, None)
+        super().remove(topic_partition)
+
     def _on_moved(self, state: BucketFetchState) -> None:
         """The leader is to know at once; while a fetch is under way, with the next one, which is milliseconds away."""
         self._plan.touch(state)
         self._changed.set()
+        self._expecting[state] = None
         if not state.is_agreed:
             self._awaiting[state] = None
 
     async def work_once(self) -> None:
-        """After an answer without news there is nothing to say until something is appended: asking on and on would cost
-        both sides more than the records do.  An append then need not wait for a fetch that is under way."""
-        self._had_news = True
+        """While the leader has nothing new to tell there is nothing to say until something is appended: asking on and
+        on would cost both sides more than the records do.  An append then need not wait for a fetch under way."""
+        self._had_news = None
         await super().work_once()
-        if self._changed.is_set() or self._awaiting or self._had_news:
+        if self._changed.is_set() or self._had_news is None or not (rest_seconds := self._rest_seconds()):
             return
         try:
-            async with asyncio.timeout(REST_SECONDS):
+            async with asyncio.timeout(rest_seconds):
                 await self._changed.wait()
         except TimeoutError:
             pass
+
+    def _rest_seconds(self) -> float:
+        """How long the leader need not be asked, after an answer."""
+        if any(not state.is_resetting for state in self._awaiting):
+            return 0.0
+        if self._expects_news():
+            return 0.0 if self._had_news else REST_SECONDS
+        now = self._now()
+        due = self._plan.next_due(now)
+        return SETTLED_REST_SECONDS if due is None else min(SETTLED_REST_SECONDS, due - now)
+
+    def _expects_news(self) -> bool:
+        """Whether the leader may have something to tell before anything is appended here."""
+        while self._expecting:
+            state = next(iter(self._expecting))
+            assert isinstance(state, BucketFetchState)
+            if not state.is_settled:
+                return True
+            del self._expecting[state]
+        return False
 
     async def _take(
         self, asked: Mapping[TopicPartition, FollowerFetch], answers: Mapping[TopicPartition, FetchedPartition]
@@ -115,6 +147,8 @@ class BucketReplicaFetcher(ReplicaFetcher):
             answer = answer._replace(records=following)
         super()._take_records(state, request, answer)
         state.leader_high_watermark = answer.high_watermark
+        if not state.is_settled:
+            self._expecting[state] = None
         if state.fetch_offset != end_offset:
             request = request._replace(fetch_offset=state.fetch_offset)
         state.answered(request, answer.log_start_offset)

@@ -1,6 +1,6 @@
 """A fetch that waits for min.bytes (Kafka's DelayedFetch)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from broker.common.errors import ErrorCode, KafkaError
@@ -10,6 +10,7 @@ from broker.replication.fetch_source import FetchSource
 from broker.replication.partition import Partition
 
 ANSWER_NOW: Final = -1
+IN_REMOTE_STORAGE: Final = -2  # the next fetch is read there, or this one waits because the quota is exceeded
 REFUSED_AGAIN_WAIT_MS: Final = 20  # before a follower hears the same refusal once more; it has a backoff of its own
 
 
@@ -20,7 +21,7 @@ class DelayedFetch(DelayedOperation):
     appended record costs one look.
     """
 
-    __slots__ = ("_accumulated_bytes", "_is_ready", "_on_ready", "_read_again", "params", "source")
+    __slots__ = ("_accumulated_bytes", "_held_back", "_is_ready", "_on_ready", "_read_again", "params", "source")
 
     def __init__(
         self,
@@ -29,12 +30,15 @@ class DelayedFetch(DelayedOperation):
         *,
         on_ready: "Callable[[DelayedFetch], None]",
         read_again: "Callable[[DelayedFetch, bool], None]",
+        held_back: Collection[FetchPartition] = (),
     ) -> None:
+        """`held_back` are partitions in remote storage that the quota keeps from being read."""
         super().__init__()
         self.params = params
         self.source = source
         self._on_ready = on_ready
         self._read_again = read_again
+        self._held_back = held_back
         self._accumulated_bytes = 0
         self._is_ready = False
 
@@ -51,7 +55,9 @@ class DelayedFetch(DelayedOperation):
             available = available_bytes(request, self.params)
         except KafkaError:  # the read that answers tells it
             available = ANSWER_NOW
-        if available != ANSWER_NOW:
+        if available == IN_REMOTE_STORAGE and request in self._held_back:
+            available = 0
+        if available >= 0:
             self._accumulated_bytes += available - request.available_bytes
             request.available_bytes = available
             if self._accumulated_bytes < self.params.min_bytes:
@@ -85,7 +91,8 @@ def parking_ms(params: FetchParams, results: Sequence[FetchPartitionResult], lag
 
 
 def available_bytes(request: FetchPartition, params: FetchParams) -> int:
-    """What the partition adds to min.bytes, or ANSWER_NOW when waiting has no point any more."""
+    """What the partition adds to min.bytes, or ANSWER_NOW when waiting has no point any more, or IN_REMOTE_STORAGE
+    when that is because the offset is below the local log."""
     partition = request.hosted
     if partition is None or partition.local_log is None:
         return ANSWER_NOW
@@ -109,6 +116,8 @@ def available_bytes(request: FetchPartition, params: FetchParams) -> int:
         return ANSWER_NOW  # truncated, or deleted
     if offset > limit:
         return ANSWER_NOW if partition.is_leader else 0  # as `FetchReader` has it
+    if offset < log.local_log_start_offset:
+        return IN_REMOTE_STORAGE
     if params.is_from_follower and partition.followers.holds_back(params.replica_id):
         return 0
     if offset < log.segments.active.base_offset < limit:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.log.file_records import FileSlice
     from broker.log.transaction_index import AbortedTransaction
     from broker.replication.partition import Partition
+    from broker.replication.remote_log import RemoteFetch
 
 CONSUMER_REPLICA_ID: Final = -1
 DEBUGGING_REPLICA_ID: Final = -2
@@ -183,6 +184,7 @@ class FetchPartitionResult:
         "partition",
         "preferred_read_replica",
         "records",
+        "remote_fetch",
         "request",
         "size_bytes",
     )
@@ -208,6 +210,7 @@ class FetchPartitionResult:
         self.records: Buffer = b""
         self.size_bytes = 0  # of `records`, known before they are read from the file
         self.file_slice: FileSlice | None = None
+        self.remote_fetch: RemoteFetch | None = None  # what is to be read from remote storage, or was
         self.is_unresolved = False  # the topic or partition is not in the metadata: no reason to answer early
         self.completes_fetch = False  # waiting would not change this answer
         self.has_more = False  # there are readable records at or behind the offset asked for

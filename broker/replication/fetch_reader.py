@@ -26,6 +26,8 @@ from broker.replication.fetch_params import (
 )
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.partition import Partition
+from broker.replication.remote_log import RemoteFetch, RemoteLog
+from broker.replication.remote_reads import RemoteReads
 from broker.replication.replica_selector import ReplicaSelector
 
 log = structlog.get_logger(__name__)
@@ -62,6 +64,8 @@ class FetchReader:
     `answer_budget` counts the answers that clients have not taken, and here those that are being read from the disk.
     As it runs out answers get smaller, down to the one batch that KIP-74 grants: a client that does not read makes
     others fetch in smaller steps, and stops none.  Followers keep FOLLOWER_SHARE_BYTES each.
+
+    Without a `remote_log` nothing is tiered here.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class FetchReader:
         replica_selector: ReplicaSelector | None = None,
         is_fenced: Callable[[], bool] = lambda: False,
         answer_budget: ByteBudget | None = None,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         self._hosted = hosted
+        self._remote_log = remote_log
         self.answer_budget = answer_budget or ByteBudget(NO_BOUND)
         self._disk = disk
         self._replica_selector = replica_selector
@@ -85,15 +91,18 @@ class FetchReader:
 
     def locate(
         self, params: FetchParams, requests: Sequence[FetchPartition], *, is_first_read: bool
-    ) -> list[FetchPartitionResult]:
-        """One result per partition, its bytes still in the file.
+    ) -> tuple[list[FetchPartitionResult], RemoteReads | None]:
+        """One result per partition, its bytes still in the file, or in remote storage: those are told apart as well.
 
         The first batch of the first partition that has one is taken even if it exceeds the limits, or a consumer
-        could never pass it (KIP-74); everything else fits.  A follower's progress is recorded in the first read only.
+        could never pass it (KIP-74); everything else fits.  What remote storage will give is not known: it counts as
+        all it may, but a local partition still has that first batch, or a bucket that hangs would stop it.  A
+        follower's progress is recorded, and remote storage asked, in the first read only.
         """
         if self._is_fenced() and not params.is_from_follower:
-            return [_error(request, ErrorCode.not_leader_or_follower) for request in requests]
+            return [_error(request, ErrorCode.not_leader_or_follower) for request in requests], None
         results = []
+        remote: RemoteReads | None = None
         left_bytes = self.left_bytes(params)
         remaining = params.max_bytes if params.max_bytes < left_bytes else left_bytes
         must_have_one = True
@@ -104,8 +113,13 @@ class FetchReader:
             if size:
                 must_have_one = False
                 remaining = remaining - size if remaining > size else 0
+            elif result.remote_fetch is not None:
+                if remote is None:
+                    assert self._remote_log is not None
+                    remote = RemoteReads(self._remote_log)
+                remaining = max(remaining - remote.admit(result), 0)
             results.append(result)
-        return results
+        return results, remote
 
     def _locate_one(
         self, params: FetchParams, request: FetchPartition, size_max: int, must_have_one: bool, is_first_read: bool
@@ -186,9 +200,8 @@ class FetchReader:
         request = result.request
         offset = request.fetch_offset
         end_offset = local.log_end_offset
-        if offset < result.log_start_offset or offset > end_offset:
-            result.refuse(ErrorCode.offset_out_of_range)
-            _slow_down_if_refused_again(partition, params, result)
+        if offset < local.local_log_start_offset or offset > end_offset:
+            self._locate_elsewhere(partition, local, params, result, size_max, must_have_one, is_first_read)
             return
         if params.is_from_follower and _gets_no_records(partition, params, request, is_first_read):
             _answer_without_records(partition, local, params, result, is_first_read)
@@ -222,6 +235,40 @@ class FetchReader:
                 _note_progress(partition, params, request, end_offset)
             if params.replica_id not in partition.isr:
                 result.has_more = True  # look again at its next fetch, whether or not anything changes here
+
+    def _locate_elsewhere(
+        self,
+        partition: Partition,
+        local: UnifiedLog,
+        params: FetchParams,
+        result: FetchPartitionResult,
+        size_max: int,
+        must_have_one: bool,
+        is_first_read: bool,
+    ) -> None:
+        """The local log does not have the offset: it is in remote storage (KIP-405), or nowhere."""
+        offset = result.request.fetch_offset
+        is_of_the_log = result.log_start_offset <= offset < local.local_log_start_offset
+        if self._remote_log is None or not is_of_the_log or not local.is_tiered:
+            result.refuse(ErrorCode.offset_out_of_range)
+            _slow_down_if_refused_again(partition, params, result)
+            return
+        isolation = params.isolation
+        if isolation is FetchIsolation.LOG_END:  # replicas copy what leaders have on their disks
+            result.error = ErrorCode.offset_moved_to_tiered_storage
+            result.completes_fetch = True
+            _slow_down_if_refused_again(partition, params, result)
+            return
+        is_committed_only = isolation is _TXN_COMMITTED
+        limit = result.last_stable_offset if is_committed_only else result.high_watermark
+        if offset < limit:
+            result.has_more = True
+            if is_first_read:
+                result.remote_fetch = RemoteFetch(partition, offset, size_max, must_have_one, limit, is_committed_only)
+        else:
+            result.completes_fetch = offset > limit and partition.is_leader  # as in the local log
+        if is_committed_only:
+            result.aborted_transactions = ()
 
     # The bytes
 

@@ -9,6 +9,7 @@ from broker.log.log_append import LogAppendInfo, UnexpectedAppendOffsetError
 from broker.log.unified_log import UnifiedLog
 from broker.records.record_batch import RecordBatch
 from broker.replication.partition import Partition
+from broker.replication.remote_log import RemoteLogState
 
 
 class FollowerReplica:
@@ -99,4 +100,10 @@ class FollowerReplica:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`.  StorageFailure."""
         self.log.truncate_fully_and_start_at(offset)
+        self.partition.on_followed_log_changed()
+
+    def restore_from_remote(self, found: RemoteLogState, log_start_offset: int) -> None:
+        """Drop everything and begin behind what is in remote storage; the log, both tiers, starts at
+        `log_start_offset`.  StorageFailure."""
+        self.log.restore_from_remote(found.next_offset, log_start_offset, found.leader_epochs, found.producer_snapshot)
         self.partition.on_followed_log_changed()

@@ -8,6 +8,7 @@ from broker.common.buffers import Buffer
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import NO_OFFSET, TopicPartition
 from broker.replication.fetch_params import EpochEndOffset
+from broker.replication.leader_local_start import LeaderLocalStart
 
 
 class LeaderUnavailableError(ConnectionError):
@@ -67,6 +68,15 @@ class LeaderEndPoint(Protocol):
 
     async def earliest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
         """The leader's log start offset.  LeaderUnavailableError, or KafkaError with the leader's code."""
+
+    async def earliest_local_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> LeaderLocalStart:
+        """Where the log begins on the leader's disk.  LeaderUnavailableError, or KafkaError with the leader's code."""
+
+    async def epoch_end_offset(self, topic_partition: TopicPartition, epoch: int, leader_epoch: int) -> EpochEndOffset:
+        """The newest epoch at or below `epoch` that the leader knows, and where it ended; (-1, -1): it knows none.
+
+        `leader_epoch` is the one it leads in.  LeaderUnavailableError, or KafkaError with the leader's code.
+        """
 
     async def close(self) -> None:
         """Give the connection up; the next call makes another one."""

@@ -12,6 +12,9 @@ class LeaderWal(Protocol):
     def appended(self, size_bytes: int) -> None:
         """The log end has moved, by so many bytes before compression here.  Called at each append: it must be cheap."""
 
+    def awaited(self) -> None:
+        """A producer waits with acks=all for what it has just appended.  Called for each request: it must be cheap."""
+
     def serves_records(self, replica_id: int, fetch_offset: int) -> bool:
         """Whether a follower's fetch is answered with records because the bucket has not what it needs (fallback).
 

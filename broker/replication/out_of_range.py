@@ -11,6 +11,9 @@ log = structlog.get_logger(__name__)
 async def place_in_range(leader: LeaderEndPoint, state: PartitionFetchState, request: FollowerFetch) -> None:
     """Move `state`, and cut its log where the leader has less or nothing in common with it.
 
+    A log that ends below the leader's begins anew at the leader's log start, in whatever tier that is: when it is no
+    longer on the leader's disk, the next fetch is told so (KIP-405; see `TierStateMachine`).
+
     What was known is looked at again after each answer: the partition may have gone on meanwhile, and nothing that
     lies within the leader's log is given up for an old answer.  LeaderUnavailableError, KafkaError.
     """

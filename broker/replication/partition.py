@@ -36,6 +36,7 @@ from broker.replication.waiting_appends import WaitingAppends
 
 if TYPE_CHECKING:
     from broker.replication.append_request import AppendRequest
+    from broker.replication.delayed_produce import DelayedProduce
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +58,7 @@ class Partition:
         "adding_replicas",
         "append_seconds",
         "delete_records_waiting",
+        "expired_remote_list_offsets",
         "followers",
         "is_leader",
         "is_offline",
@@ -97,6 +99,7 @@ class Partition:
         self.append_seconds = 0.0  # of the last append; taken while there is a path through the bucket
         self.staged: list[tuple[RecordBatch, AppendRequest, int]] = []  # by GroupCommit, for one turn
         self.delete_records_waiting = 0
+        self.expired_remote_list_offsets = 0  # timestamps that remote storage had no answer about in time
         self.waiting_appends = WaitingAppends()
         self._consumer_watches: dict[FetchPartition, FetchWatcher] = {}
         self._follower_watches: dict[FetchPartition, FetchWatcher] = {}
@@ -350,6 +353,12 @@ class Partition:
                 )
         return results
 
+    def park_append(self, required_offset: int, operation: "DelayedProduce", index: int) -> None:
+        """An acks=all request waits for the high watermark to be there; see `WaitingAppends.add`."""
+        self.waiting_appends.add(required_offset, operation, index)
+        if self._leader_wal is not None:
+            self._leader_wal.awaited()
+
     def _advance_high_watermark(self, local: UnifiedLog) -> bool:
         """Move the high watermark to what every replica that counts has; returns whether it moved."""
         state = self._in_sync.state
@@ -463,10 +472,16 @@ class Partition:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {self.topic_partition} is not within its high watermark {local.high_watermark}"
             )
-        if local.maybe_increment_log_start_offset(wanted, "client delete records request") and self._leader_wal:
-            self._leader_wal.log_start_moved()
-        self._notify_watches()
+        self.increment_log_start(wanted, "client delete records request")
         return wanted
+
+    def increment_log_start(self, offset: int, reason: str) -> None:
+        """Move the log start offset up to `offset`, and tell who waits for records: followers move theirs as well, also
+        when nothing is written.  As `UnifiedLog.maybe_increment_log_start_offset`."""
+        if self.log.maybe_increment_log_start_offset(offset, reason):
+            if self._leader_wal:
+                self._leader_wal.log_start_moved()
+            self._notify_watches()
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader_id}"

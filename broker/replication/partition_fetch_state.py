@@ -5,6 +5,7 @@ from typing import Final
 from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import FollowerFetch
+from broker.replication.remote_log import RemoteLogState
 
 FIRST_RETRY_SECONDS: Final = 0.05  # a leader is seldom further behind the metadata than that
 
@@ -21,6 +22,7 @@ class PartitionFetchState:
         "_patience",
         "_request",
         "fetch_offset",
+        "is_resetting",
         "is_truncating",
         "lag",
         "last_fetched_epoch",
@@ -35,6 +37,7 @@ class PartitionFetchState:
         self.topic_partition: TopicPartition = replica.partition.topic_partition
         self.lag: int | None = None  # records behind the leader's high watermark; None before the first answer
         self.refused_in_range_at: int | None = None  # asked there, out of range by the leader, yet within its range
+        self.is_resetting = False  # the leader does not have our offset, and where to go is being found out
         self._delayed_until = 0.0
         self._patience = FIRST_RETRY_SECONDS
         self._request: FollowerFetch | None = None
@@ -59,7 +62,7 @@ class PartitionFetchState:
         return self.lag == 0
 
     def is_ready(self, now: float) -> bool:
-        return not self.is_truncating and self._delayed_until <= now
+        return not (self.is_truncating or self.is_resetting) and self._delayed_until <= now
 
     def request(self, max_bytes: int) -> FollowerFetch:
         """What to ask now; the same object until something moves.  StorageFailure, NotLeaderOrFollowerError."""
@@ -101,12 +104,19 @@ class PartitionFetchState:
         self.replica.truncate_fully_and_start_at(offset)
         self.continue_at_end()
 
+    def restore_from_remote(self, found: RemoteLogState, log_start_offset: int) -> None:
+        """Drop everything and go on behind what is in remote storage, with the leader's log start.  StorageFailure."""
+        self.replica.restore_from_remote(found, log_start_offset)
+        self.continue_at_end()
+
     def begin_reset(self) -> None:
-        """The leader does not have our offset: nothing but the fetcher may move the log until `end_reset`.  Nothing
-        else does; see `BucketFetchState`."""
+        """The leader does not have our offset: nothing but the fetcher may move the log until `end_reset`, and nothing
+        is asked for.  See `BucketFetchState`."""
+        self.is_resetting = True
 
     def end_reset(self) -> None:
         """The fetcher is done."""
+        self.is_resetting = False
 
     def stop(self) -> None:
         """No longer followed by this state: an answer still under way is void."""

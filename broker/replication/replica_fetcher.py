@@ -35,7 +35,9 @@ from broker.replication.leader_endpoint import (
 )
 from broker.replication.out_of_range import place_in_range
 from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.remote_log import RemoteLog
 from broker.replication.replication_throttle import ReplicationThrottle
+from broker.replication.tier_state import RemoteStateUnavailableError, TierStateMachine
 from broker.replication.topic_stats import ReplicationPath
 from broker.replication.truncation import common_end_offset
 
@@ -74,6 +76,7 @@ class ReplicaFetcher:
         stats: FetcherStats,
         throttle: ReplicationThrottle,
         on_failed: OnFailed,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         self.name = name
         self.leader_id = leader_id
@@ -84,6 +87,7 @@ class ReplicaFetcher:
         self._throttle = throttle
         self._on_failed = on_failed
         self._plan = FetchPlan(config, throttle, self._handle)
+        self._tier_state = TierStateMachine(leader, remote_log, self._on_tier_state)
         self._changed = asyncio.Event()
         self._asking: asyncio.Timeout | None = None
         self._interruptible_from = 0.0
@@ -106,14 +110,23 @@ class ReplicaFetcher:
         if present is not None and present.leader_epoch == state.leader_epoch and present.replica.is_valid:
             state.stop()
             return
+        if present is not None:
+            self.remove(state.topic_partition)
         self._plan.add(state)
-        self._changed.set()
-        if self._asking is not None and self._asking.when() is None:
-            self._asking.reschedule(max(self._now(), self._interruptible_from))
+        self._hurry()
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop following at once: an answer under way finds nobody."""
-        self._plan.remove(topic_partition)
+        state = self._plan.get(topic_partition)
+        if state is not None:
+            self._plan.remove(topic_partition)
+            self._tier_state.leave(state)
+
+    def _hurry(self) -> None:
+        """There is more to ask for than the fetch under way does."""
+        self._changed.set()
+        if self._asking is not None and self._asking.when() is None:
+            self._asking.reschedule(max(self._now(), self._interruptible_from))
 
     # The task
 
@@ -123,17 +136,21 @@ class ReplicaFetcher:
             while True:
                 await self.work_once()
         finally:
+            await self._tier_state.stop()
             await self._leader.close()
 
     async def work_once(self) -> None:
         """One round: truncate what must be, ask for all that is ready, take what comes; or wait for work."""
         self._changed.clear()
-        requests = self._plan.requests(self._now())
+        await self._tier_state.ask_leader()
+        # One look at the clock tells who is ready and when the others are: a timer may come before its time.
+        now = self._now()
+        requests = self._plan.requests(now)
         if not requests:
-            await self._wait_for_work()
+            await self._wait_for_work(now)
             return
         try:
-            answers = await self._ask(requests)
+            answers = await self._ask(requests, now)
         except TimeoutError:
             self.patience_seconds *= 2  # partitions that come faster than answers would keep all answers away
             return
@@ -148,12 +165,13 @@ class ReplicaFetcher:
             self.patience_seconds = PATIENCE_SECONDS
             await self._take(requests, answers)
 
-    async def _ask(self, requests: dict[TopicPartition, FollowerFetch]) -> Mapping[TopicPartition, FetchedPartition]:
+    async def _ask(
+        self, requests: dict[TopicPartition, FollowerFetch], now: float
+    ) -> Mapping[TopicPartition, FetchedPartition]:
         """One fetch; TimeoutError when a partition that is added while the leader waits for records interrupts it.
 
         Whoever has a new leader would lose up to replica.fetch.wait.max.ms otherwise, and acks=all with it.
         """
-        now = self._now()
         self._stats.requests += 1
         self.rate.mark(now)
         self._interruptible_from = now + self.patience_seconds
@@ -165,14 +183,16 @@ class ReplicaFetcher:
 
     def _wait_ms(self, now: float) -> int:
         """How long the leader may wait: until a partition that is left out for a while is due again."""
+        if self._tier_state.is_due:
+            return 0  # there is more to ask it
         wait_max_ms = self._config.current.replica_fetch_wait_max_ms
         due = self._plan.next_due(now)
         return wait_max_ms if due is None else min(wait_max_ms, math.ceil((due - now) * 1000))
 
-    async def _wait_for_work(self) -> None:
-        """Until a partition is added, or the first delay ends."""
+    async def _wait_for_work(self, now: float) -> None:
+        """Until a partition is added, or the first delay ends that had not ended `now`."""
         try:
-            async with asyncio.timeout_at(self._plan.next_due(self._now())):
+            async with asyncio.timeout_at(self._plan.next_due(now)):
                 await self._changed.wait()
         except TimeoutError:
             pass
@@ -215,6 +235,10 @@ class ReplicaFetcher:
             if answer.error is ErrorCode.offset_out_of_range:
                 state.begin_reset()
                 out_of_range.append((state, request))
+                continue
+            if answer.error is ErrorCode.offset_moved_to_tiered_storage:
+                self._tier_state.moved(state, request, answer)
+                self._plan.touch(state)
                 continue
             self._take_one(state, request, answer)
             self._plan.touch(state)
@@ -298,16 +322,40 @@ class ReplicaFetcher:
         try:
             await place_in_range(self._leader, state, request)
         except LeaderUnavailableError as error:
+            self._on_not_placed(state, error)
+        except KafkaError as error:
+            if self._plan.holds(state) and state.awaits(request):
+                self._on_not_placed(state, error)
+        except Exception as error:
+            self._handle(state, error)
+
+    def _on_tier_state(self, state: PartitionFetchState, error: Exception | None) -> None:
+        """What the leader has in remote storage only is behind this follower, or that failed."""
+        if not self._plan.holds(state):
+            return
+        if error is not None:
+            self._on_not_placed(state, error)
+        if self._plan.holds(state):
+            state.end_reset()
+            self._plan.touch(state)
+        if error is None:
+            self._hurry()
+        else:
+            self._changed.set()
+
+    def _on_not_placed(self, state: PartitionFetchState, error: Exception) -> None:
+        """The offset is not one the leader has, and where to go could not be found out."""
+        if isinstance(error, RemoteStateUnavailableError):
+            self._delay(state)
+        elif isinstance(error, LeaderUnavailableError):
             self._on_unavailable(error)
             self._delay(state)
-        except KafkaError as error:
-            if not self._plan.holds(state) or not state.awaits(request):
-                return
-            if isinstance(error, StorageFailure) or error.code is ErrorCode.fenced_leader_epoch:
+        elif isinstance(error, KafkaError) and not isinstance(error, StorageFailure):
+            if error.code is ErrorCode.fenced_leader_epoch:
                 self._handle(state, error)
             else:
                 self._take_error(state, error.code)
-        except Exception as error:
+        else:
             self._handle(state, error)
 
     def _handle(self, state: PartitionFetchState, error: Exception) -> None:

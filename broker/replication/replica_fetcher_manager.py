@@ -20,6 +20,7 @@ from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import LeaderEndPoint
 from broker.replication.partition import Partition
 from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.remote_log import RemoteLog
 from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.replication.replication_throttle import ReplicationThrottle
 
@@ -69,7 +70,8 @@ def fetcher_id(topic_partition: TopicPartition, fetcher_count: int) -> int:
 class ReplicaFetcherManager:
     """The `FollowerFetchers` of a broker.  `address_of` knows where a broker is; None while it is not registered.
     Without `make_bucket_follower` every partition is followed as in Kafka, else those that are kept in a bucket are
-    followed through that.
+    followed through that.  `remote_log` is what a follower begins with that is behind what its leader has on its disk;
+    without it such a follower only tries again and again.
 
     A partition is in one of three places: with a fetcher, failed, or waiting for its leader's registration.
     """
@@ -82,11 +84,13 @@ class ReplicaFetcherManager:
         connect: ConnectToLeader,
         *,
         make_bucket_follower: MakeBucketFollower | None = None,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         self._config = config
         self._address_of = address_of
         self._connect = connect
         self._make_bucket_follower = make_bucket_follower
+        self._remote_log = remote_log
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._running: dict[FetcherKey, asyncio.Task[None]] = {}
         self._fetcher_of: dict[TopicPartition, ReplicaFetcher] = {}
@@ -224,6 +228,7 @@ class ReplicaFetcherManager:
                 self.stats.setdefault(leader_id, FetcherStats()),
                 self.throttle,
                 self._on_failed,
+                self._remote_log,
             )
             self._running[key] = self._tasks.start(fetcher.name, fetcher.run())
         return fetcher

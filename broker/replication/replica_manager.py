@@ -43,6 +43,7 @@ from broker.replication.append_request import AppendRequest
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult, OnDeleted
 from broker.replication.delayed_fetch import DelayedFetch, parking_ms
 from broker.replication.delayed_produce import DelayedProduce
+from broker.replication.delayed_remote_fetch import DelayedRemoteFetch
 from broker.replication.fetch_params import (
     FetchParams,
     FetchPartition,
@@ -54,9 +55,19 @@ from broker.replication.fetch_source import FetchSource, RequestedPartitions
 from broker.replication.follower_fetchers import FollowerFetchers, NoFetchers
 from broker.replication.group_commit import ACKS_ALL, GroupCommit
 from broker.replication.hosted_partitions import HostedPartitions
-from broker.replication.offset_lookup import EpochEnd, ListedOffset, last_offset_for_leader_epoch, list_offset
+from broker.replication.offset_lookup import (
+    EpochEnd,
+    ListedOffset,
+    OffsetQuery,
+    RemoteOffsetLookup,
+    last_offset_for_leader_epoch,
+    list_offset,
+)
 from broker.replication.partition import Partition
 from broker.replication.partition_context import IsrStats, PartitionContext, PartitionListener
+from broker.replication.remote_fetches import OnFetched, RemoteFetches
+from broker.replication.remote_log import RemoteLog
+from broker.replication.remote_offset_lookups import RemoteOffsetLookups
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.topic_stats import BrokerTopicStats, TopicStats
 
@@ -64,8 +75,6 @@ log = structlog.get_logger(__name__)
 
 REOPEN_OFFLINE_SECONDS: Final = 1.0
 VALID_ACKS: Final = frozenset({-1, 0, 1})
-
-OnFetched = Callable[[Sequence[FetchPartitionResult]], None]
 
 
 class LogDescription(NamedTuple):
@@ -100,6 +109,7 @@ class ReplicaManager:
         is_fenced: Callable[[], bool] = lambda: False,
         answer_budget: ByteBudget | None = None,
         fetchers: FollowerFetchers | None = None,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         """`is_fenced` asks whether this broker must refuse to lead: clients are then sent to look for the leader.
 
@@ -126,7 +136,15 @@ class ReplicaManager:
             before_stop=self._group_commit.commit_partition,
             fetchers=self._fetchers,
         )
-        self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced, answer_budget)
+        self.remote_offset_lookups = RemoteOffsetLookups(
+            remote_log,
+            lookup_error=self.lookup_error,
+            timeout_ms=lambda: config.current.remote_list_offsets_request_timeout_ms,
+        )
+        self._reader = FetchReader(self._hosted, disk, replica_selector, is_fenced, answer_budget, remote_log)
+        self.remote_fetches = RemoteFetches(
+            remote_log, self._reader, self._actions, max_wait_ms=lambda: config.current.remote_fetch_max_wait_ms
+        )
         self.context = PartitionContext(
             local_broker_id=local_broker_id,
             config=config,
@@ -180,7 +198,13 @@ class ReplicaManager:
 
     @property
     def purgatories(self) -> tuple[Purgatory[Any], ...]:
-        return (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
+        return (
+            self.produce_purgatory,
+            self.fetch_purgatory,
+            self.delete_records_purgatory,
+            self.remote_fetches.purgatory,
+            self.remote_offset_lookups.purgatory,
+        )
 
     @property
     def topic_counts(self) -> Mapping[str, TopicStats]:
@@ -250,7 +274,7 @@ class ReplicaManager:
         for index in unsettled:
             partition = request.partitions[index]
             assert partition is not None
-            partition.waiting_appends.add(results[index].required_offset, operation, index)
+            partition.park_append(results[index].required_offset, operation, index)
         self.produce_purgatory.complete_or_park(operation, (operation,), request.timeout_ms)
 
     def _complete_produce_later(self, operation: DelayedProduce) -> None:
@@ -293,10 +317,12 @@ class ReplicaManager:
         params: FetchParams,
         partitions: FetchSource | list[FetchPartition],
         on_complete: OnFetched,
-    ) -> DelayedFetch | None:
+    ) -> DelayedFetch | DelayedRemoteFetch | None:
         """Read, and answer now or once there is enough to answer; returns the operation when it is parked."""
         source = RequestedPartitions(partitions) if isinstance(partitions, list) else partitions
-        results = self._reader.locate(params, source.partitions_to_read(), is_first_read=True)
+        results, remote = self._reader.locate(params, source.partitions_to_read(), is_first_read=True)
+        if remote is not None and remote.results:
+            return self.remote_fetches.begin(results, remote, on_complete)
         if params.max_wait_ms <= 0 or self._can_answer(params, source, results):
             self._answer(results, on_complete)
             return None
@@ -305,6 +331,7 @@ class ReplicaManager:
             source,
             on_ready=self._complete_fetch_later,
             read_again=lambda parked, expired: self._read_again(parked, expired, on_complete),
+            held_back=() if remote is None else remote.held_back,
         )
         operation.start_from(results)
         source.park(operation)
@@ -331,7 +358,7 @@ class ReplicaManager:
     def _read_again(self, operation: DelayedFetch, expired: bool, on_complete: OnFetched) -> None:
         if expired:
             self.expired_fetches["follower" if operation.params.is_from_follower else "consumer"] += 1
-        results = self._reader.locate(operation.params, operation.source.partitions_to_read(), is_first_read=False)
+        results, _ = self._reader.locate(operation.params, operation.source.partitions_to_read(), is_first_read=False)
         self._answer(results, on_complete)
 
     def _answer(self, results: list[FetchPartitionResult], on_complete: OnFetched) -> None:
@@ -347,32 +374,20 @@ class ReplicaManager:
                 else:
                     partition.topic_stats.bytes_out += result.size_bytes
 
-    def cancel_fetch(self, operation: DelayedFetch) -> None:
+    def cancel_fetch(self, operation: DelayedFetch | DelayedRemoteFetch) -> None:
         """The client has gone."""
+        if isinstance(operation, DelayedRemoteFetch):
+            self.remote_fetches.cancel(operation)
+            return
         operation.is_completed = True
         operation.source.unpark(operation)
         self.fetch_purgatory.cancel(operation)
 
     # Offsets
 
-    def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        *,
-        version: int,
-        replica_id: int,
-        isolation_level: int,
-        current_leader_epoch: int,
-    ) -> ListedOffset:
-        return list_offset(
-            self.partition(topic_partition),
-            timestamp,
-            version=version,
-            replica_id=replica_id,
-            isolation_level=isolation_level,
-            current_leader_epoch=current_leader_epoch,
-        )
+    def list_offset(self, topic_partition: TopicPartition, query: OffsetQuery) -> ListedOffset | RemoteOffsetLookup:
+        """The answer, or what `remote_offset_lookups` is to wait for.  KafkaError."""
+        return list_offset(self.partition(topic_partition), query)
 
     def last_offset_for_leader_epoch(
         self, topic_partition: TopicPartition, leader_epoch: int, *, current_leader_epoch: int, replica_id: int

@@ -69,8 +69,9 @@ def handles(
 ) -> Callable[[HandlerFunction], HandlerFunction]:
     """The decorated function answers decoded requests: `(request, context, *services) -> response entity or None`.
 
-    It may be a coroutine, and it may return bytes: a response that is encoded already, header included, as the
-    controller's answers to forwarded requests are.  Services are injected by the annotated types.
+    It may be a coroutine, or return a Future when it has to wait, which is cancelled if the connection closes.  It
+    may return bytes: a response that is encoded already, header included, as the controller's answers to forwarded
+    requests are.  Services are injected by the annotated types.
     A KafkaError becomes the answer that `on_error` builds, or one in which every error field carries its code.
     `is_forwarded`: the controller does the work, so the versions told to clients are also bounded by its own.
     """

@@ -8,11 +8,9 @@ from typing import Any, Final
 import structlog
 
 from broker.common.errors import ErrorCode, KafkaError
-from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, REMOTE_WAL_LOG_METADATA_TOPIC
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
-from broker.config.log_settings import SEGMENT_BYTES_MIN
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.metadata_image import MetadataImage
 from broker.protocol.api_keys import ApiKey
@@ -23,16 +21,13 @@ from broker.protocol.response_schema import RequestSchema
 from broker.server.forwarding_manager import ForwardingManager
 from broker.server.image_waiter import wait_for_image
 from broker.server.request_context import RequestContext
+from broker.server.topic_spec import TopicSpec, topic_spec
 
 log = structlog.get_logger(__name__)
 
 WAIT_FOR_IMAGE_MS: Final = 1_000  # how long an answer is held back for a topic to appear
 CREATE_TOPICS_VERSION: Final = 7
 LENGTH_SIZE: Final = 4
-# Retention removes closed segments only, and what is older than it is of no use to anybody.
-WAL_METADATA_SEGMENT_MS: Final = 600_000
-WAL_METADATA_SEGMENT_BYTES: Final = 64 * 1024 * 1024
-WAL_METADATA_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # one event tells of all slices of an object: thousands, if tiny
 
 # The client can do nothing but ask again, or the topic is there already and only our image is not.
 _ASK_AGAIN: Final = ErrorCode.unknown_topic_or_partition
@@ -115,7 +110,7 @@ class AutoTopicCreationManager:
         """Per name: NONE when the topic exists now, the error to tell the client otherwise."""
         config = self._config.current
         request = RequestSchema.of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION).CreateTopicsRequest(
-            topics=tuple(creatable_topic(name, config) for name in names),
+            topics=tuple(creatable_topic(topic_spec(name, config)) for name in names),
             timeout=milliseconds(config.request_timeout_ms),
             validate_only=False,
         )
@@ -139,38 +134,13 @@ class AutoTopicCreationManager:
         return decode_response(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, response)[1]
 
 
-def creatable_topic(name: str, config: BrokerConfig) -> Any:
-    """What is asked for: two topics have their own size and settings, others this broker's defaults.
-
-    offsets.topic.segment.bytes may be as small as 1, but a topic's segment.bytes may not: Kafka passes it on, and then
-    its controller refuses the topic for ever.
-    """
-    partitions, replication_factor = config.num_partitions, config.default_replication_factor
-    settings: dict[str, str] = {}
-    if name == CONSUMER_OFFSETS_TOPIC:
-        partitions = config.offsets_topic_num_partitions
-        replication_factor = config.offsets_topic_replication_factor
-        settings = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(max(config.offsets_topic_segment_bytes, SEGMENT_BYTES_MIN)),
-        }
-    elif name == REMOTE_WAL_LOG_METADATA_TOPIC and config.remote_wal_storage_system_enable:
-        partitions = config.rwlmm_config_remote_wal_log_metadata_topic_num_partitions
-        replication_factor = config.rwlmm_config_remote_wal_log_metadata_topic_replication_factor
-        settings = {
-            "cleanup.policy": "delete",
-            "retention.ms": str(config.rwlmm_config_remote_wal_log_metadata_topic_retention_ms),
-            "segment.ms": str(WAL_METADATA_SEGMENT_MS),
-            "segment.bytes": str(WAL_METADATA_SEGMENT_BYTES),
-            "min.insync.replicas": str(min(2, replication_factor)),
-            "max.message.bytes": str(WAL_METADATA_MESSAGE_BYTES),
-        }
+def creatable_topic(spec: TopicSpec) -> Any:
+    """The topic in a CreateTopics request."""
     schema = RequestSchema.of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     return schema.CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
+        name=spec.name,
+        num_partitions=spec.partition_count,
+        replication_factor=spec.replication_factor,
         assignments=(),
-        configs=tuple(schema.CreatableTopicConfig(name=key, value=value) for key, value in settings.items()),
+        configs=tuple(schema.CreatableTopicConfig(name=key, value=value) for key, value in spec.configs.items()),
     )

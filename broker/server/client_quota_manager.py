@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, TypeAlias
 
+from broker.common.quota_rate import DELAY_MS_MAX, MILLISECONDS, QuotaRate, throttle_ms
 from broker.config.broker_config import BrokerConfig
 from broker.metadata.metadata_image import QuotaEntity
-from broker.server.quota_rate import DELAY_MS_MAX, MILLISECONDS, QuotaRate, throttle_ms
 
 IDLE_MS_MAX: Final = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
 # A default quota gives every client id a client makes up a rate of its own: at most some 15 MB of them.

@@ -163,20 +163,31 @@ class Dispatcher:
         slot.returned_at = self._stopwatch()
 
     def _start_decoded(self, route: Route, request: Request, context: RequestContext, slot: ResponseSlot) -> None:
+        name = f"{route.api_key.name.lower()}:{context.connection_id}"
         if route.handler.is_coroutine:
-            work = self._answer_later(route, request, context, slot)
-            slot.on_closed = self._tasks.start(f"{route.api_key.name.lower()}:{context.connection_id}", work).cancel
+            work = self._answer_later(route, request, slot, lambda: self._measured_call(route, request, context, slot))
+            slot.on_closed = self._tasks.start(name, work).cancel
             return
         try:
             entity = route.call(request, context, *route.services)
         except Exception as error:
             entity = self._error_entity(route.handler, request, error)
+        if isinstance(entity, asyncio.Future):  # it waits, and whoever fills it is not at work for this request
+            self._tasks.start(name, self._answer_later(route, request, slot, lambda: entity))
+            slot.on_closed = entity.cancel
+            return
         self._answer(route.handler, request, entity, slot)
 
-    async def _answer_later(self, route: Route, request: Request, context: RequestContext, slot: ResponseSlot) -> None:
+    @staticmethod
+    def _measured_call(route: Route, request: Request, context: RequestContext, slot: ResponseSlot) -> Awaitable[Any]:
+        work = route.call(request, context, *route.services)
+        return work if slot.charge is None else slot.charge.measured(work)
+
+    async def _answer_later(
+        self, route: Route, request: Request, slot: ResponseSlot, begin: Callable[[], Awaitable[Any]]
+    ) -> None:
         try:
-            work = route.call(request, context, *route.services)
-            entity = await (work if slot.charge is None else slot.charge.measured(work))
+            entity = await begin()
         except ProtocolError as error:  # the controller does not know this version of a forwarded request
             log.info("unsupported_request", api=request.api_key.title, version=request.version, error=str(error))
             slot.close_connection(UNSUPPORTED)

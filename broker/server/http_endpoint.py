@@ -1,5 +1,7 @@
 """HttpEndpoint: /metrics, /healthz and /readyz for Prometheus and for whoever starts and watches this process.
 
+Beside them there is a page for people, at /, which shows what /metrics and /status say.
+
 It answers GET and HEAD, one request per connection, and nothing that could cost much: requests are bounded in size,
 time and number, and the metrics' text is made in parts between which the event loop runs.  The only thing that can be
 changed here are the faults of buckets (/faults), and only where somebody allowed it.
@@ -8,7 +10,7 @@ changed here are the faults of buckets (/faults), and only where somebody allowe
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -18,6 +20,7 @@ import structlog
 from broker.common.tasks import BackgroundTasks
 from broker.metrics.exposition import CONTENT_TYPE, text_parts
 from broker.metrics.registry import MetricsRegistry
+from broker.server.web_page.static_files import static_files
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +32,12 @@ CONNECTIONS_MAX: Final = 32  # a few scrapers and probes; beyond it a connection
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _FAULTS = "/faults"
+# A page made of our own files alone: what a rack or a topic is called can never become part of it.
+_HEADERS: Final = (
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n"
+)
 _FAULTS_ARE_OFF = (
     "faults can be set where metrics.http.listener is bound to loopback, or with wherry.fault.switch.enable=true\n"
 )
@@ -68,6 +77,10 @@ def _not_ready() -> str:
     return "not ready"
 
 
+async def _no_status() -> Any:
+    return {}
+
+
 class HttpEndpoint:
     """Serves between `start()` and `close()`.  `port` is the bound one, which matters when 0 was asked for."""
 
@@ -79,15 +92,18 @@ class HttpEndpoint:
         is_ready: Callable[[], bool],
         *,
         reason: Callable[[], str] = _not_ready,
+        status: Callable[[], Awaitable[Any]] = _no_status,
         faults: Faults | None = None,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        """`reason` says why not while `is_ready()` is False; without `faults` none can be set."""
+        """`reason` says why not while `is_ready()` is False, `status` what the page shows beside the metrics (JSON);
+        without `faults` none can be set."""
         self.host = host
         self.port = port
         self._registry = registry
         self._is_ready = is_ready
         self._reason = reason
+        self._status = status
         self._faults = faults
         self._request_timeout_s = request_timeout_s
         self._server: asyncio.Server | None = None
@@ -175,7 +191,11 @@ class HttpEndpoint:
             return HTTPStatus.SERVICE_UNAVAILABLE, f"{self._reason()}\n".encode(), _TEXT
         if path == _FAULTS:
             return HTTPStatus.OK, _as_json(self._allowed_faults().describe()), _JSON
-        return HTTPStatus.NOT_FOUND, b"try /metrics, /healthz or /readyz\n", _TEXT
+        if path == "/status":
+            return HTTPStatus.OK, _as_json(await self._status()), _JSON
+        if (file := static_files().get(path)) is not None:
+            return HTTPStatus.OK, file.body, file.content_type
+        return HTTPStatus.NOT_FOUND, b"try /, /metrics, /healthz or /readyz\n", _TEXT
 
     async def _metrics_text(self) -> bytes:
         parts = []
@@ -218,6 +238,6 @@ def _response(
 ) -> bytes:
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
-        f"{extra}Connection: close\r\n\r\n"
+        f"{_HEADERS}{extra}Connection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (body if with_body else b"")

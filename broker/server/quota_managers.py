@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from broker.common.quota_rate import MILLISECONDS
 from broker.config.broker_config import BrokerConfig
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
 from broker.protocol.frames import Frame
 from broker.server.client_quota_manager import ClientQuotaManager, limits_of
-from broker.server.quota_rate import MILLISECONDS
 from broker.server.request_charge import RequestCharge
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot

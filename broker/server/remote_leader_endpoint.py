@@ -28,7 +28,8 @@ from broker.replication.leader_endpoint import (
     FollowerFetch,
     LeaderUnavailableError,
 )
-from broker.replication.offset_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from broker.replication.leader_local_start import LeaderLocalStart
+from broker.replication.offset_lookup import EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.server.fetch_session_handler import FetchSessionHandler, SessionRequest
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ _LIST_OFFSETS_VERSIONS: Final = (
     (MetadataVersion.IBP_3_5_IV0, 8),
 )
 _OLDEST_LIST_OFFSETS: Final = 7
+_OFFSET_FOR_LEADER_EPOCH_VERSION: Final = 4
 
 
 class LeaderConnection(Protocol):
@@ -136,10 +138,28 @@ class RemoteLeaderEndPoint:
         self._session.lost()
 
     async def latest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
-        return await self._list_offset(topic_partition, leader_epoch, LATEST_TIMESTAMP)
+        return int((await self._list_offset(topic_partition, leader_epoch, LATEST_TIMESTAMP)).offset)
 
     async def earliest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
-        return await self._list_offset(topic_partition, leader_epoch, EARLIEST_TIMESTAMP)
+        return int((await self._list_offset(topic_partition, leader_epoch, EARLIEST_TIMESTAMP)).offset)
+
+    async def earliest_local_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> LeaderLocalStart:
+        found = await self._list_offset(topic_partition, leader_epoch, EARLIEST_LOCAL_TIMESTAMP)
+        return LeaderLocalStart(int(found.leader_epoch), int(found.offset))
+
+    async def epoch_end_offset(self, topic_partition: TopicPartition, epoch: int, leader_epoch: int) -> EpochEndOffset:
+        try:
+            return await ask_epoch_end_offset(
+                self._connection,
+                self._local_broker_id,
+                topic_partition,
+                epoch,
+                current_leader_epoch=leader_epoch,
+                timeout_ms=self._config.current.replica_socket_timeout_ms,
+            )
+        except LeaderUnavailableError:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         self._session.lost()
@@ -172,7 +192,7 @@ class RemoteLeaderEndPoint:
 
         return await self._connection.exchange(write, decode_response, config.replica_socket_timeout_ms)
 
-    async def _list_offset(self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
+    async def _list_offset(self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int) -> Any:
         version = list_offsets_version(self._metadata_version())
         schema = RequestSchema.of(ApiKey.LIST_OFFSETS, version)
         partition = schema.ListOffsetsPartition(
@@ -192,7 +212,48 @@ class RemoteLeaderEndPoint:
         answer = response.topics[0].partitions[0]
         if answer.error_code != ErrorCode.none:
             raise LeaderError(answer.error_code, topic_partition)
-        return int(answer.offset)
+        return answer
+
+
+async def ask_epoch_end_offset(
+    connection: LeaderConnection,
+    local_broker_id: int,
+    topic_partition: TopicPartition,
+    epoch: int,
+    *,
+    current_leader_epoch: int,
+    timeout_ms: int,
+) -> EpochEndOffset:
+    """OffsetForLeaderEpoch: the newest epoch at or below `epoch` that the leader of `current_leader_epoch` knows, and
+    its end; (-1, -1): none.  LeaderUnavailableError, LeaderError."""
+    version = _OFFSET_FOR_LEADER_EPOCH_VERSION
+    schema = RequestSchema.of(ApiKey.OFFSET_FOR_LEADER_EPOCH, version)
+    partition = schema.OffsetForLeaderPartition(
+        partition=topic_partition.partition, current_leader_epoch=current_leader_epoch, leader_epoch=epoch
+    )
+    request = schema.OffsetForLeaderEpochRequest(
+        replica_id=local_broker_id,
+        topics=(schema.OffsetForLeaderTopic(topic=topic_partition.topic, partitions=(partition,)),),
+    )
+    try:
+        response = await connection.send(int(ApiKey.OFFSET_FOR_LEADER_EPOCH), version, request, timeout_ms)
+    except (OSError, TimeoutError) as error:
+        raise LeaderUnavailableError(str(error) or type(error).__name__) from error
+    answer = next(
+        (
+            each
+            for topic in response.topics
+            if topic.topic == topic_partition.topic
+            for each in topic.partitions
+            if each.partition == topic_partition.partition
+        ),
+        None,
+    )
+    if answer is None:
+        raise LeaderUnavailableError(f"the leader says nothing of {topic_partition}")
+    if answer.error_code != ErrorCode.none:
+        raise LeaderError(answer.error_code, topic_partition)
+    return EpochEndOffset(int(answer.leader_epoch), int(answer.end_offset))
 
 
 def _fetched(answer: FetchedAnswer) -> FetchedPartition:

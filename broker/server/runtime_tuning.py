@@ -20,6 +20,11 @@ M_MMAP_THRESHOLD: Final = -3
 MMAP_THRESHOLD_BYTES: Final = 64 << 20
 TRIM_THRESHOLD_BYTES: Final = 512 << 20
 
+# A heap for each thread would keep what that thread once read from a disk: copies to a bucket then take as many large
+# blocks as there are threads.  Python's own lock leaves them little to wait for in a common one.
+M_ARENA_MAX: Final = -8
+ARENAS_MAX: Final = 1
+
 # Kept so, a heap stays as large as its largest burst.  More free memory than this goes back to the system within a
 # minute; to give back 70 MB takes 5 to 8 ms.
 FREE_HEAP_BYTES_MAX: Final = 64 << 20
@@ -36,12 +41,12 @@ def tune_process() -> None:
     """Once, at the start of the process, before large buffers are made."""
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
-    if not set_malloc_thresholds():
+    if not set_malloc_options():
         log.info("malloc_not_tuned", reason="the C library has no mallopt")
 
 
-def set_malloc_thresholds() -> bool:
-    """Keep large blocks in the heap; False where the C library has no mallopt (musl, macOS)."""
+def set_malloc_options() -> bool:
+    """Keep large blocks, and all of them in one heap; False where the C library has no mallopt (musl, macOS)."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -51,6 +56,7 @@ def set_malloc_thresholds() -> bool:
     accepted = (
         mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES),
         mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES),
+        mallopt(M_ARENA_MAX, ARENAS_MAX),
     )
     return all(accepted)
 

@@ -54,10 +54,13 @@ def copy_candidates(
     ]
 
 
-def copy_lag(segments: Sequence[LocalSegment], highest_remote_offset: int) -> CopyLag:
-    """`highest_remote_offset` is inclusive, NO_OFFSET when nothing was copied."""
-    waiting = [segment for segment in segments[:-1] if segment.base_offset > highest_remote_offset]
-    return CopyLag(sum(segment.size_in_bytes for segment in waiting), len(waiting))
+def copy_lag(segments: Sequence[tuple[int, int]], highest_remote_offset: int) -> CopyLag:
+    """Of local segments as (base offset, size), ascending, the active one last.
+
+    `highest_remote_offset` is inclusive, NO_OFFSET when nothing was copied.
+    """
+    waiting = [size for base_offset, size in segments[:-1] if base_offset > highest_remote_offset]
+    return CopyLag(sum(waiting), len(waiting))
 
 
 def segment_to_copy(

@@ -39,3 +39,8 @@ def epochs_between(epochs: LeaderEpochs, start_offset: int, end_offset: int) -> 
 def end_offset_of(epochs: LeaderEpochs, epoch: int, log_end_offset: int) -> int:
     """Where `epoch` ends, exclusive: where the next one starts, or the log's end."""
     return next((entry.start_offset for entry in epochs if entry.epoch > epoch), log_end_offset)
+
+
+def epoch_of(epochs: LeaderEpochs, offset: int) -> int | None:
+    """The epoch that wrote `offset`; None below all that is known."""
+    return next((entry.epoch for entry in reversed(epochs) if entry.start_offset <= offset), None)

@@ -20,7 +20,7 @@ from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
 DEFAULT_PREFIX: Final = "tiered"
 
 _UUID: Final = "[A-Za-z0-9_-]{22}"
-_FOLDER: Final = re.compile(rf".*-(?P<partition>\d+)-(?P<topic_id>{_UUID})")
+_FOLDER: Final = re.compile(rf"[^/]*-(?P<partition>\d+)-(?P<topic_id>{_UUID})")
 _FILE: Final = re.compile(rf"(?P<base_offset>\d{{20}})-(?P<segment_id>{_UUID})(?P<kind>\.[a-z_]+)")
 
 
@@ -64,15 +64,31 @@ class ObjectNames:
         tail = f"-{uuid_to_text(segment.segment_id)}{kind}"
         return self.partition_prefix(segment.partition) + offset_file_name(segment.start_offset, tail)
 
+    def is_name(self, name: str) -> bool:
+        """Whether `name` made it."""
+        try:
+            self.parse(name)
+        except ValueError:
+            return False
+        return True
+
+    def parse_folder(self, prefix: str) -> tuple[UUID, int]:
+        """Topic id and partition of a `partition_prefix`; ValueError for what is none of this cluster's."""
+        match = _FOLDER.fullmatch(prefix.removeprefix(self.cluster_prefix).removesuffix("/"))
+        if not prefix.startswith(self.cluster_prefix) or not prefix.endswith("/") or match is None:
+            raise ValueError(f"{prefix!r} is not what the names of a remote segment's objects begin with")
+        return uuid_from_text(match["topic_id"]), int(match["partition"])
+
     def parse(self, name: str) -> ParsedName:
         """The inverse of `name`; ValueError for what no object of this cluster is named."""
-        folder, _, file = name.removeprefix(self.cluster_prefix).partition("/")
-        in_folder, in_file = _FOLDER.fullmatch(folder), _FILE.fullmatch(file)
-        if not name.startswith(self.cluster_prefix) or in_folder is None or in_file is None:
+        folder, slash, file = name.rpartition("/")
+        in_file = _FILE.fullmatch(file)
+        if in_file is None:
             raise ValueError(f"{name!r} is not the name of a remote segment's object")
+        topic_id, partition = self.parse_folder(folder + slash)
         return ParsedName(
-            topic_id=uuid_from_text(in_folder["topic_id"]),
-            partition=int(in_folder["partition"]),
+            topic_id=topic_id,
+            partition=partition,
             base_offset=int(in_file["base_offset"]),
             segment_id=uuid_from_text(in_file["segment_id"]),
             kind=ObjectKind(in_file["kind"]),

@@ -14,9 +14,11 @@ from broker.common.disk import DiskExecutor
 from broker.common.errors import StorageFailure
 from broker.common.file_system import FileSystem
 from broker.common.tasks import BackgroundTasks
+from broker.config.broker_config import BrokerConfig
+from broker.config.config_holder import ConfigHolder
 from broker.log.abstract_index import CorruptIndexError
 from broker.log.log_file_names import DELETED_SUFFIX, REMOTE_INDEX_CACHE_DIRECTORY
-from broker.tiering.errors import RemoteResourceNotFoundError, RemoteStorageError
+from broker.tiering.errors import RemoteResourceNotFoundError, RemoteStorageError, reading_remote_storage
 from broker.tiering.remote_index_files import (
     IndexFiles,
     RemoteIndexes,
@@ -95,6 +97,10 @@ class RemoteIndexCache:
         self._size_max_bytes = size_max_bytes
         self._evict()
 
+    def follow(self, config: ConfigHolder[BrokerConfig]) -> None:
+        """The setting may change while the broker runs."""
+        config.on_change(lambda _, changed: self.resize(changed.remote_log_index_file_cache_total_size_bytes))
+
     def remove(self, segment_ids: Iterable[UUID]) -> None:
         """A partition is deleted.  Indexes that are being fetched stay, and age."""
         for segment_id in segment_ids:
@@ -112,7 +118,8 @@ class RemoteIndexCache:
                 self.corruptions += 1
                 log.warning("remote_index_corrupt", error=str(error))
                 await self._remove(self._forget(segment_id).paths(self._directory))
-        contents = await self._download(segment)
+        with reading_remote_storage(f"an index of remote segment {segment_id}"):
+            contents = await self._download(segment)
         files = index_files(segment, contents)
         try:
             await self._disk.run(write_files, self._file_system, self._directory, files, contents)

@@ -73,8 +73,13 @@ class RemoteLogMetadataCache:
 
     # Questions
 
+    def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
+        """The segment of that id, in any state."""
+        return self._segments.get(segment_id)
+
     def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The segment to read the record of `offset` from, which was written in `epoch`."""
+        """The segment to read the record of `offset` from, which was written in `epoch`; None when none has it that
+        may be read."""
         segments = self._epochs.get(epoch)
         segment_id = None if segments is None else segments.floor(offset)
         if segment_id is None:
@@ -101,13 +106,12 @@ class RemoteLogMetadataCache:
     def _move(self, segment: RemoteLogSegmentMetadata) -> None:
         """Its state is new."""
         for entry in segment.segment_leader_epochs:
-            segments = self._epoch(entry.epoch)
+            segments, end_offset = self._epoch(entry.epoch), segment.end_offset_for_epoch(entry.epoch)
             match segment.state:
                 case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                    end_offset = segment.end_offset_for_epoch(entry.epoch)
                     segments.copy_finished(entry.start_offset, end_offset, segment.segment_id)
                 case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-                    segments.delete_started(entry.start_offset, segment.segment_id)
+                    segments.delete_started(entry.start_offset, end_offset, segment.segment_id)
                 case RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
                     segments.delete_finished(segment.segment_id)
         if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:

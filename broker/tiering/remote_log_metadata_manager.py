@@ -10,6 +10,7 @@ from broker.tiering.remote_log_segment_metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from broker.tiering.remote_partition_metadata_store import OnLost
 
 
 class RemoteLogMetadataManager(ABC):
@@ -17,6 +18,7 @@ class RemoteLogMetadataManager(ABC):
 
     What changes something returns when this broker sees the change itself; RemoteStorageError when that is not known
     in time: the change may have happened, and may be asked for again.  A process that ends meanwhile leaves it open.
+    It is raised at once for a partition of which no replica is here.
 
     Questions raise ReplicaNotAvailableError while not everything is known of the partition: ask again later, and
     take nothing for granted; for "not yet known" is not "not there".
@@ -64,6 +66,14 @@ class RemoteLogMetadataManager(ABC):
     @abstractmethod
     def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
         """This broker has no replica of these any more."""
+
+    @abstractmethod
+    def watch_losses(self, on_lost: OnLost) -> None:
+        """Tell from now on, in the turn of the event loop in which no question is answered with it any more, of each
+        segment that leaves COPY_SEGMENT_FINISHED; and when all that is known of a partition is forgotten.
+
+        Local retention goes by this: what it takes for copied can be read at that moment.
+        """
 
     @abstractmethod
     def is_ready(self, partition: TopicIdPartition) -> bool:

@@ -36,7 +36,8 @@ class RemotePartitionDeleteMetadata:
 class RemoteLogSegmentMetadata:
     """One segment in remote storage; ValueError for one that cannot be.
 
-    `end_offset` is inclusive; `segment_leader_epochs` ascend, the first of them from `start_offset` on;
+    `end_offset` is inclusive; `segment_leader_epochs` ascend, the first of them from `start_offset` on, and none begins
+    beyond the segment: whoever goes on where an epoch ends would go in circles;
     `segment_size_in_bytes` is the size of the log file.  Partition and `segment_id` together tell segments apart:
     each attempt to copy one has an id of its own.
     """
@@ -66,6 +67,11 @@ class RemoteLogSegmentMetadata:
         for one, other in itertools.pairwise(self.segment_leader_epochs):
             if one.epoch >= other.epoch:
                 raise ValueError(f"leader epochs of a remote segment do not ascend: {one.epoch}, {other.epoch}")
+        for epoch, start_offset in self.segment_leader_epochs:
+            if start_offset > self.next_offset:
+                raise ValueError(
+                    f"leader epoch {epoch} of a remote segment starts at {start_offset}: it ends at {self.end_offset}"
+                )
 
     @property
     def next_offset(self) -> int:
@@ -85,6 +91,11 @@ class RemoteLogSegmentMetadata:
             if entry.epoch > epoch:
                 return entry.start_offset - 1
         return self.end_offset
+
+    def has(self, epoch: int, offset: int) -> bool:
+        """Whether the record of `offset` was written in `epoch` and is within the segment."""
+        is_begun = any(entry.epoch == epoch and entry.start_offset <= offset for entry in self.segment_leader_epochs)
+        return is_begun and offset <= self.end_offset_for_epoch(epoch)
 
     def updated(self, update: RemoteLogSegmentMetadataUpdate) -> "RemoteLogSegmentMetadata":
         """The segment as it is after the update; ValueError when the update is about another one."""

@@ -1,13 +1,13 @@
 """RemotePartitionMetadataStore: the caches of all partitions that this broker has a replica of (Kafka's class)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 import structlog
 
 from broker.common.errors import ReplicaNotAvailableError
 from broker.common.identifiers import TopicIdPartition
-from broker.schemas.remote_log_metadata import RemotePartitionDeleteState
+from broker.schemas.remote_log_metadata import RemoteLogSegmentState, RemotePartitionDeleteState
 from broker.tiering.remote_log_metadata_cache import EventOutcome, RemoteLogMetadataCache
 from broker.tiering.remote_log_metadata_events import RemoteLogMetadataEvent
 from broker.tiering.remote_log_segment_metadata import (
@@ -19,18 +19,28 @@ from broker.tiering.segment_state import may_follow_deletion
 
 log = structlog.get_logger(__name__)
 
+OnLost = Callable[[TopicIdPartition, RemoteLogSegmentMetadata | None], None]
+"""A segment of the partition may be read no more; None: what was known of it is forgotten."""
+
 
 class RemotePartitionMetadataStore:
     """Fed with events in the order of their topic; answers for partitions whose past it has been told whole.
 
     Questions about others raise ReplicaNotAvailableError, which clients and tasks repeat: a segment that is not known
     yet must not be taken for one that is not there.
+
+    Whoever has gone by an answer hears when it is true no more, before anything else happens (`watch_losses`).
     """
 
     def __init__(self) -> None:
         self._caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
         self._initialized: set[TopicIdPartition] = set()
         self._deletions: dict[TopicIdPartition, RemotePartitionDeleteState] = {}
+        self._watchers: list[OnLost] = []
+
+    def watch_losses(self, on_lost: OnLost) -> None:
+        """Tell of each loss, in the turn of the event loop in which it is known."""
+        self._watchers.append(on_lost)
 
     @property
     def partitions(self) -> frozenset[TopicIdPartition]:
@@ -44,9 +54,11 @@ class RemotePartitionMetadataStore:
     def unassign(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Forget these."""
         for partition in partitions:
-            self._caches.pop(partition, None)
+            cache = self._caches.pop(partition, None)
             self._initialized.discard(partition)
             self._deletions.pop(partition, None)
+            if cache is not None:
+                self._lost(partition, None)
 
     def mark_initialized(self, partition: TopicIdPartition) -> None:
         """All that was in the topic when the partition was assigned has been applied."""
@@ -100,7 +112,10 @@ class RemotePartitionMetadataStore:
         return self._caches[partition]
 
     def _update(self, cache: RemoteLogMetadataCache, update: RemoteLogSegmentMetadataUpdate) -> EventOutcome:
+        before = cache.segment(update.segment_id)
         outcome = cache.update(update)
+        if before is not None and before.is_readable and update.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            self._lost(update.partition, before)
         if outcome is EventOutcome.UNKNOWN_SEGMENT and update.partition in self._initialized:
             # Earlier it may be what is left of a segment whose first event has expired in the topic.
             log.warning(
@@ -122,4 +137,9 @@ class RemotePartitionMetadataStore:
         self._deletions[deletion.partition] = deletion.state
         if deletion.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
             self._caches[deletion.partition] = RemoteLogMetadataCache(deletion.partition)
+            self._lost(deletion.partition, None)
         return EventOutcome.APPLIED
+
+    def _lost(self, partition: TopicIdPartition, segment: RemoteLogSegmentMetadata | None) -> None:
+        for on_lost in self._watchers:
+            on_lost(partition, segment)

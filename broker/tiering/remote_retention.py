@@ -7,7 +7,8 @@ Plain decisions: whoever carries them out moves the log start offset first and d
 reader is told "out of range" and does not miss an object.
 """
 
-from collections.abc import Collection, Iterable, Set
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -118,16 +119,30 @@ def _counted(segments: Iterable[RemoteLogSegmentMetadata], retained: RetainedLog
     return counted
 
 
+def _bytes_left_by_segment(counted: Sequence[RemoteLogSegmentMetadata], only_local_size_bytes: int) -> dict[UUID, int]:
+    """The bytes that both tiers have, at least, from the end of each segment on.
+
+    A leader cuts segments elsewhere than the one before it did, and both may have copied the same records: of segments
+    that overlap only those count which do not.
+    """
+    starts = [segment.start_offset for segment in counted]
+    from_here = [only_local_size_bytes] * (len(counted) + 1)
+    left: dict[UUID, int] = {}
+    for index in reversed(range(len(counted))):
+        segment = counted[index]
+        bytes_left = left[segment.segment_id] = from_here[bisect_left(starts, segment.next_offset)]
+        from_here[index] = max(from_here[index + 1], bytes_left + segment.segment_size_in_bytes)
+    return left
+
+
 class _Expiry:
-    """One round: what is to be deleted so far, and what size retention still asks for."""
+    """One round: what is to be deleted so far."""
 
     def __init__(self, retained: RetainedLog, counted: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> None:
         self._retained = retained
         self._lineage = SegmentLineage(retained.leader_epochs, retained.log_end_offset)
-        self._counted = {segment.segment_id: segment.segment_size_in_bytes for segment in counted}
-        self._expired_before_ms = now_ms - retained.retention_ms if retained.retention_ms >= 0 else None
-        size_bytes = retained.only_local_size_bytes + sum(self._counted.values())
-        self._excess_bytes = max(0, size_bytes - retained.retention_bytes) if retained.retention_bytes >= 0 else 0
+        self._bytes_left = _bytes_left_by_segment(list(counted), retained.only_local_size_bytes)
+        self._expires_up_to_ms = now_ms - retained.retention_ms if retained.retention_ms >= 0 else None
         self.deleted: dict[UUID, RemoteLogSegmentMetadata] = {}
         self.log_start_offset: int | None = None
 
@@ -143,11 +158,10 @@ class _Expiry:
             self.delete(segment)
         elif is_within and (self._is_old(segment) or self._is_excess(segment)):
             self.delete(segment)
-            self._excess_bytes = max(0, self._excess_bytes - self._counted.get(segment.segment_id, 0))
             if segment.is_readable:
                 self.log_start_offset = max(segment.next_offset, self.log_start_offset or 0)
         else:
-            return segment.segment_id not in self._counted
+            return segment.segment_id not in self._bytes_left
         return True
 
     def delete_other_copies_of_what_goes(self, idle: Iterable[RemoteLogSegmentMetadata]) -> None:
@@ -158,8 +172,12 @@ class _Expiry:
                 self.delete(segment)
 
     def delete_what_is_of_older_epochs(self, idle: Iterable[RemoteLogSegmentMetadata]) -> None:
-        """What an unclean election, or a log start moved far, has left behind: nothing leads there any more."""
-        earliest = self._retained.leader_epochs[0].epoch if self._retained.leader_epochs else NO_EPOCH
+        """What an unclean election, or a log start moved far, has left behind: nothing leads there any more.
+
+        A log that does not know its first epochs does not know that.
+        """
+        epochs = self._retained.leader_epochs
+        earliest = epochs[0].epoch if epochs and epochs[0].start_offset <= self._retained.log_start_offset else NO_EPOCH
         for segment in idle:
             if segment.segment_leader_epochs[-1].epoch < earliest:
                 self.delete(segment)
@@ -171,9 +189,9 @@ class _Expiry:
         return is_within or segment.segment_leader_epochs[-1].epoch <= epochs[0].epoch
 
     def _is_old(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """As retention of local segments has it: older than retention.ms, by its newest record."""
-        return self._expired_before_ms is not None and segment.max_timestamp_ms < self._expired_before_ms
+        """As old as retention.ms by its newest record: Kafka keeps local segments a millisecond longer."""
+        return self._expires_up_to_ms is not None and segment.max_timestamp_ms <= self._expires_up_to_ms
 
     def _is_excess(self, segment: RemoteLogSegmentMetadata) -> bool:
-        size_bytes = self._counted.get(segment.segment_id)
-        return size_bytes is not None and 0 < self._excess_bytes >= size_bytes
+        bytes_left = self._bytes_left.get(segment.segment_id)
+        return bytes_left is not None and 0 <= self._retained.retention_bytes <= bytes_left

@@ -7,8 +7,9 @@ from typing import Final, Self, TypeAlias
 from broker.common.chance import Chance
 from broker.common.disk import DiskExecutor
 from broker.common.file_system import FileSystem
-from broker.config.setting import ConfigError
+from broker.config.broker_config import BrokerConfig
 from broker.metrics.object_store_metrics import ObjectStoreMetrics
+from broker.objectstore.fault_switch import FaultSwitch
 from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.object_store_url import open_object_store
 from broker.objectstore.objects import PartSizes
@@ -18,17 +19,15 @@ from broker.tiering.object_names import DEFAULT_PREFIX
 
 OpenStore: TypeAlias = Callable[[str], Awaitable[ObjectStore]]
 
-PREFIX: Final = "rsm.config."  # the default of remote.log.storage.manager.impl.prefix
 UPLOAD_TIMEOUT_MS: Final = 30_000  # nobody waits for a copy: the local segment is there meanwhile
 FETCH_TIMEOUT_MS: Final = 10_000
-_BOOLEANS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteStorageSettings:
     """`bucket` is a URL; all brokers of a cluster have the same `key_prefix`, without "/" at its ends.
 
-    `properties` is all that was given under the prefix, without that: for a class of one's own.
+    `properties` is all that was given under the prefix, without that, and `broker.id`: for a class of one's own.
     """
 
     class_name: str
@@ -42,30 +41,26 @@ class RemoteStorageSettings:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are among them
 
     @classmethod
-    def of(cls, class_name: str, properties: Mapping[str, str]) -> Self:
-        """From what was given under the prefix; ConfigError.  Names it does not know are left to others."""
-        path_style = properties.get("path.style", "false").strip().lower()
-        if path_style not in _BOOLEANS:
-            raise ConfigError(f"{PREFIX}path.style={path_style} is neither true nor false")
+    def of(cls, config: BrokerConfig) -> Self:
         return cls(
-            class_name=class_name,
-            bucket=properties.get("bucket", ""),
-            key_prefix=properties.get("key.prefix", DEFAULT_PREFIX),
+            class_name=config.remote_log_storage_manager_class_name or "",
+            bucket=config.rsm_config_bucket or "",
+            key_prefix=config.rsm_config_key_prefix.rstrip("/"),
             s3=S3Settings(
-                endpoint_url=properties.get("endpoint.url"),
-                region=properties.get("region"),
-                access_key=properties.get("access.key"),
-                secret_key=properties.get("secret.key"),
-                path_style=_BOOLEANS[path_style],
+                endpoint_url=config.rsm_config_endpoint_url,
+                region=config.rsm_config_region,
+                access_key=config.rsm_config_access_key,
+                secret_key=config.rsm_config_secret_key,
+                path_style=config.rsm_config_path_style,
                 request_timeout_seconds=max(UPLOAD_TIMEOUT_MS, FETCH_TIMEOUT_MS) / 1000,
             ),
-            properties=dict(properties),
+            properties=config.rsm_properties(),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteStorageContext:
-    """`open_store` opens the bare store of a bucket's URL; None: by `open_object_store`."""
+    """`open_store` opens the bare store of a bucket's URL; None: by `open_object_store`.  `faults` go around it."""
 
     settings: RemoteStorageSettings
     cluster_id: str
@@ -74,9 +69,12 @@ class RemoteStorageContext:
     chance: Chance
     metrics: ObjectStoreMetrics
     open_store: OpenStore | None = None
+    faults: FaultSwitch | None = None
 
     async def open(self, url: str) -> ObjectStore:
         """ValueError when the bucket cannot be named so."""
         if self.open_store is not None:
-            return await self.open_store(url)
-        return await open_object_store(url, self.disk, self.chance, self.settings.s3)
+            bare = await self.open_store(url)
+        else:
+            bare = await open_object_store(url, self.disk, self.chance, self.settings.s3)
+        return bare if self.faults is None else self.faults.around(bare)

@@ -1,18 +1,19 @@
 """RemoteStorageManager: where segments are copied to (KIP-405's interface of that name), and who chooses one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+from uuid import UUID
 
 from broker.config.named_class import named_class
 from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
 from broker.tiering.remote_storage_context import RemoteStorageContext
 
-_SHORT_NAMES: Final = {
+SHORT_NAMES: Final = {
     "LocalTieredStorage": "broker.tiering.local_tiered_storage.LocalTieredStorage",
     "S3RemoteStorageManager": "broker.tiering.s3_remote_storage_manager.S3RemoteStorageManager",
 }
@@ -79,10 +80,37 @@ class RemoteStorageManager(ABC):
         """Connects, without asking anything, and lets go at the end.  ConfigError."""
 
 
+class PartitionDirectory(NamedTuple):
+    """Where one partition of this cluster is stored; `name` is the storage's own for it."""
+
+    name: str
+    topic_id: UUID
+    partition: int
+
+
+@runtime_checkable
+class StoresDirectories(Protocol):
+    """What a remote storage manager can do whose storage tells what is in it: then `RemoteLogSweeper` finds what was
+    left behind.  Not a part of KIP-405."""
+
+    async def partition_directories(self) -> Sequence[PartitionDirectory]:
+        """All of this cluster, each once, in no order; what has another form is left out, and what is empty may be
+        among them.  RemoteStorageError."""
+
+    async def newest_ms(self, directory: PartitionDirectory) -> int | None:
+        """When the newest object of its segments was stored; None when there is none.  RemoteStorageError."""
+
+    async def delete_partition_directory(self, directory: PartitionDirectory) -> int:
+        """Delete all segments in it; how many objects that were.  After an error some may be gone: again.
+
+        RemoteStorageError.
+        """
+
+
 def make_remote_storage_manager(context: RemoteStorageContext) -> RemoteStorageManager:
     """The one that `remote.log.storage.manager.class.name` names: by a short name or a dotted path.
 
     ConfigError when there is none of that name, or it cannot work with the settings it has.
     """
-    found = named_class(CLASS_NAME, context.settings.class_name, _SHORT_NAMES, RemoteStorageManager)  # type: ignore[type-abstract]
+    found = named_class(CLASS_NAME, context.settings.class_name, SHORT_NAMES, RemoteStorageManager)  # type: ignore[type-abstract]
     return found(context)  # type: ignore[call-arg]  # what the ABC asks of its classes

@@ -5,9 +5,10 @@ that serves several topics counts once for each of them, so sums over topics may
 (`broker_objectstore_requests_total` has that one).
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
+
+from broker.common.observations import Observations
 
 _BROKER_COUNT_MAX: Final = 1000  # leaders whose bytes are told apart; a cluster is smaller
 
@@ -69,23 +70,6 @@ class RemoteWalTopicStats:
         by_broker = self.fetch_bytes_from
         if broker_id in by_broker or len(by_broker) < _BROKER_COUNT_MAX:
             by_broker[broker_id] = by_broker.get(broker_id, 0) + size_bytes
-
-
-class Observations:
-    """How many values were seen, their sum, and where else they go (`sink`: a histogram once there is one)."""
-
-    __slots__ = ("count", "sink", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.sink: Callable[[float], None] | None = None
-
-    def observe(self, value: float) -> None:
-        self.count += 1
-        self.total += value
-        if self.sink is not None:
-            self.sink(value)
 
 
 class RemoteWalStats:

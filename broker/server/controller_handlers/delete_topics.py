@@ -16,7 +16,8 @@ async def delete_topics(request: Request, context: RequestContext, controller: C
     """DeleteTopics: by name, or by id.
 
     Behaviour: an unknown name is UNKNOWN_TOPIC_OR_PARTITION, an unknown id UNKNOWN_TOPIC_ID, a topic that is named
-      twice INVALID_REQUEST.  With delete.topic.enable=false everything is TOPIC_DELETION_DISABLED.
+      twice INVALID_REQUEST.  With delete.topic.enable=false everything is TOPIC_DELETION_DISABLED.  With tiered storage
+      `__remote_log_metadata` is POLICY_VIOLATION (Kafka deletes it).
     Versions:  5 error messages · 6 topic ids.
     Left out:  quotas of controller mutations.
     """

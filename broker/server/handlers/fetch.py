@@ -69,10 +69,16 @@ def fetch(
       A consumer over its quota gets no records, and is told for how long it is not read from; its session and its
       positions stay as they are.  It gets at most as much at once as its quota allows in ten seconds.
       While clients leave 256 MiB of answers unread, a fetch gets one batch at a time.
+      Records that are in remote storage alone (KIP-405) are read there, by leaders and followers, for up to eight
+      partitions of a fetch at once; the others are empty, and the next fetch is served them.  Such a fetch waits for
+      them, and for remote.fetch.max.wait.ms at most, whatever min_bytes and max_wait_ms say: what is not there by then
+      is empty.  A partition whose read finds no reader free, or fails, is UNKNOWN_SERVER_ERROR, while remote log
+      metadata are being read REPLICA_NOT_AVAILABLE.  Over remote.log.manager.fetch.max.bytes.per.second it is empty.
+      Followers are told OFFSET_MOVED_TO_TIERED_STORAGE.
     Versions:  4 isolation level · 5 log start offset · 7 sessions · 9 leader epochs · 10 zstd · 11 rack ·
       12 flexible, diverging epochs · 13 topic ids · 15 replica state · 16 leader hints · 17 directory id ·
       18 high watermark of a follower (accepted, not used).
-    Left out:  down-conversion (KIP-896), reads from remote storage.
+    Left out:  down-conversion (KIP-896).
     """
     request = decode(frame.buffer, frame.body_position, frame.version)
     call = _FetchCall(frame.version, frame.correlation_id, context, slot, replicas, cache)

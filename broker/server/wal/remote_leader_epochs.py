@@ -4,21 +4,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from broker.common.errors import ErrorCode
 from broker.common.identifiers import BrokerId, TopicPartition
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.log.leader_epoch_file_cache import EpochEndOffset
-from broker.protocol.api_keys import ApiKey
-from broker.protocol.response_schema import RequestSchema
 from broker.replication.leader_endpoint import LeaderUnavailableError
 from broker.replication.replica_fetcher_manager import AddressOf, LeaderAddress
-from broker.server.remote_leader_endpoint import LeaderConnection, LeaderError
+from broker.server.remote_leader_endpoint import LeaderConnection, ask_epoch_end_offset
 
 # Whoever asks waits with slices in hand, so an answer that does not come soon is given up sooner than a fetch is.
 DEADLINE_MS_MAX: Final = 5000
-
-_VERSION: Final = 4
 
 ConnectForEpochs = Callable[[LeaderAddress], LeaderConnection]
 
@@ -56,34 +51,15 @@ class RemoteLeaderEpochs:
         self, leader_id: BrokerId, topic_partition: TopicPartition, epoch: int, *, current_leader_epoch: int
     ) -> EpochEndOffset:
         connection = await self._connection(leader_id)
-        schema = RequestSchema.of(ApiKey.OFFSET_FOR_LEADER_EPOCH, _VERSION)
-        partition = schema.OffsetForLeaderPartition(
-            partition=topic_partition.partition, current_leader_epoch=current_leader_epoch, leader_epoch=epoch
+        answer = await ask_epoch_end_offset(
+            connection,
+            self._local_broker_id,
+            topic_partition,
+            epoch,
+            current_leader_epoch=current_leader_epoch,
+            timeout_ms=min(self._config.current.replica_socket_timeout_ms, DEADLINE_MS_MAX),
         )
-        request = schema.OffsetForLeaderEpochRequest(
-            replica_id=self._local_broker_id,
-            topics=(schema.OffsetForLeaderTopic(topic=topic_partition.topic, partitions=(partition,)),),
-        )
-        timeout_ms = min(self._config.current.replica_socket_timeout_ms, DEADLINE_MS_MAX)
-        try:
-            response = await connection.send(int(ApiKey.OFFSET_FOR_LEADER_EPOCH), _VERSION, request, timeout_ms)
-        except (OSError, TimeoutError) as error:
-            raise LeaderUnavailableError(str(error) or type(error).__name__) from error
-        answer = next(
-            (
-                each
-                for topic in response.topics
-                if topic.topic == topic_partition.topic
-                for each in topic.partitions
-                if each.partition == topic_partition.partition
-            ),
-            None,
-        )
-        if answer is None:
-            raise LeaderUnavailableError(f"the leader says nothing of {topic_partition}")
-        if answer.error_code != ErrorCode.none:
-            raise LeaderError(answer.error_code, topic_partition)
-        return EpochEndOffset(int(answer.leader_epoch), int(answer.end_offset))
+        return EpochEndOffset(*answer)
 
     async def _connection(self, leader_id: BrokerId) -> LeaderConnection:
         address = self._address_of(leader_id)

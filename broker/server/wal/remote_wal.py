@@ -4,17 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from broker.config.broker_config import BrokerConfig
 from broker.metrics.cost_metrics import CostMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.metrics.remote_wal_metrics import RemoteWalMetrics
+from broker.objectstore.object_store_url import parse_bucket_url
 from broker.replication.follower_fetchers import FollowerFetchers
 from broker.replication.replica_manager import ReplicaManager
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
 from broker.server.broker_lifecycle_manager import BrokerLifecycleManager
 from broker.server.forwarding_manager import ForwardingManager
+from broker.server.metadata_topic.metadata_topic_client import MetadataTopicClient
 from broker.server.wal.remote_wal_topic_check import RemoteWalTopicCheck
-from broker.server.wal.wal_metadata_positions import WalMetadataPositions
-from broker.server.wal.wal_metadata_topic import WalMetadataTopic
+from broker.server.wal.wal_metadata_topic import wal_metadata_topic
 from broker.server.wal.wal_reading import WalReading
 from broker.wal.announce.remote_wal_metadata_publisher import RemoteWalMetadataPublisher
 from broker.wal.announce.remote_wal_metadata_reader import RemoteWalMetadataReader
@@ -48,7 +50,8 @@ class RemoteWal:
         self.topic = self._build_topic(forwarding)
         self.publisher = RemoteWalMetadataPublisher(self.topic, self._config, self._identity.node_id, clock, self.stats)
         self.objects = WalObjectTable(self._identity.cluster_id, self._identity.node_id)
-        self.objects.forgotten_until_ms = clock.now_ms()  # reading goes on where an earlier process was
+        retention_ms = self._config.current.rwlmm_config_remote_wal_log_metadata_topic_retention_ms
+        self.objects.forgotten_until_ms = clock.now_ms() - retention_ms  # events that are older are not read again
         self.costs = self._build_costs()
         identities = self._identities(lifecycle)
         slices = SliceReader(reading.outside.disk, reading.outside.chance.uuid)
@@ -69,19 +72,16 @@ class RemoteWal:
         self.manager = self._build_manager(fetchers)
         self.sweeper = self._build_sweeper()
 
-    def _build_topic(self, forwarding: ForwardingManager) -> WalMetadataTopic:
-        reading, outside = self._reading, self._reading.outside
-        return WalMetadataTopic(
+    def _build_topic(self, forwarding: ForwardingManager) -> MetadataTopicClient:
+        return wal_metadata_topic(
             self._identity.node_id,
             self._config,
             self._cache,
             forwarding,
-            reading.leaders.address_of,
-            WalMetadataPositions(outside.file_system, outside.disk, self._config.current.log_dir),
+            self._reading.leaders.address_of,
             lambda partition, records: self.manager.on_records(partition, records),
-            network=outside.network,
-            clock=outside.clock,
-            chance=outside.chance,
+            self._reading.outside,
+            on_replaced=lambda: self.sweeper.topic_replaced(),
         )
 
     def _identities(self, lifecycle: BrokerLifecycleManager) -> ObjectIdentities:
@@ -101,7 +101,9 @@ class RemoteWal:
             hosted=self._replicas.hosted_partition,
             partitions=reading.partitions,
             topic=self.topic,
-            reader=RemoteWalMetadataReader(reading.outside.clock, self.stats, self._note_object),
+            reader=RemoteWalMetadataReader(
+                self._identity.node_id, reading.outside.clock, self.stats, self._note_object
+            ),
             uploads=self.combiner,
             republishing=self.backfill,
             refollow=fetchers.follow,
@@ -169,9 +171,20 @@ class RemoteWal:
             zone_of=self._cache.rack_of,
             spread=self._spread,
             live_bytes=lambda: self.objects.live_bytes,
+            tiered_bucket=tiered_bucket(settings),
             time=lambda: asyncio.get_running_loop().time(),
         )
 
     def _spread(self) -> FollowerSpread:
         led = (each.replicas for each in self._replicas.partitions() if each.leader_wal is not None)
         return spread_of(led, self._identity.node_id, self._cache.rack_of)
+
+
+def tiered_bucket(config: BrokerConfig) -> str | None:
+    """Its URL, as its requests are counted; None without tiered storage, or with a manager that has no bucket."""
+    if not config.remote_log_storage_system_enable:
+        return None
+    try:
+        return str(parse_bucket_url(config.rsm_properties().get("bucket", "")))
+    except ValueError:
+        return None

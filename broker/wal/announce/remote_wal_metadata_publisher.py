@@ -7,14 +7,15 @@ must not get lost while its object is there.  Announcing it twice is harmless, f
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
 from broker.common.clock import Clock
 from broker.common.identifiers import TopicIdPartition
+from broker.common.metadata_topic import MetadataTopic, MetadataTopicError
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
@@ -25,7 +26,6 @@ from broker.schemas.remote_wal_metadata import (
     encode,
     slice_record,
 )
-from broker.wal.announce.metadata_topic import MetadataTopic, MetadataTopicError
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 
 log = structlog.get_logger(__name__)
@@ -36,11 +36,6 @@ RETRY_SECONDS_MAX: Final = 1.0
 BREATHE_SECONDS: Final = 0.001
 UNTOLD_MAX: Final = 64  # objects; more can be announced only by a broker that has no time for what nobody needs
 APPEND_BYTES_MAX: Final = 256 * 1024  # in one append, so that it fits into a batch whatever the object is like
-
-
-class _Append(NamedTuple):
-    partition: int
-    values: tuple[bytes, ...]
 
 
 class RemoteWalMetadataPublisher:
@@ -76,7 +71,12 @@ class RemoteWalMetadataPublisher:
         `event` is the metadata encoded, where somebody has done that already.
         """
         value = event or encode(metadata)
-        await self._send(lambda count: [_Append(combined_event_partition_of(metadata.broker_id, count), (value,))])
+        async with self._waiting_for_acknowledgement():
+            place = combined_event_partition_of(metadata.broker_id, await self._partition_count())
+            backoff = RETRY_SECONDS
+            while not await self._append(place, value):
+                await asyncio.sleep(backoff)
+                backoff = min(2 * backoff, RETRY_SECONDS_MAX)
 
     async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
         """The events of its slices, behind those of objects that were announced before.  Nobody waits for them to be
@@ -98,8 +98,13 @@ class RemoteWalMetadataPublisher:
         finally:
             self._is_telling = False
 
-    async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
-        """Void what earlier leaders announced from an offset on (key 7); otherwise as `publish`."""
+    def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
+        """Void what earlier leaders announced from an offset on (key 7).  Nobody waits for it to be acknowledged, and
+        nothing fails without it: it spares followers questions to the leader.
+        """
+        count = self._topic.partition_count
+        if count is None:
+            return  # nothing was announced either
         record = RemoteWalPartitionInvalidateRecord(
             topic_id_partition=TopicIdPartitionEntry.of(partition),
             broker_id=self._local_broker_id,
@@ -107,10 +112,8 @@ class RemoteWalMetadataPublisher:
             from_offset=from_offset,
             event_timestamp_ms=self._clock.now_ms(),
         )
-        value = encode(record)
-        await self._send(
-            lambda count: [_Append(metadata_partition_of(partition.topic_id, partition.partition, count), (value,))]
-        )
+        place = metadata_partition_of(partition.topic_id, partition.partition, count)
+        self._topic.append(place, (encode(record),)).add_done_callback(_invalidation_ended)
 
     @property
     def oldest_wait_seconds(self) -> float:
@@ -159,18 +162,10 @@ class RemoteWalMetadataPublisher:
             await asyncio.sleep(0)
             self._worked_since = self._now()
 
-    def _slices_ended(self, answer: "asyncio.Future[None]") -> None:
+    def _slices_ended(self, answer: "asyncio.Future[int]") -> None:
         if not answer.cancelled() and (error := answer.exception()) is not None:
             self.slice_error_count += 1
             log.debug("wal_slices_not_published", error=str(error))
-
-    async def _send(self, appends_of: Callable[[int], list[_Append]]) -> None:
-        async with self._waiting_for_acknowledgement():
-            left = appends_of(await self._partition_count())
-            backoff = RETRY_SECONDS
-            while left := await self._append(left):
-                await asyncio.sleep(backoff)
-                backoff = min(2 * backoff, RETRY_SECONDS_MAX)
 
     @asynccontextmanager
     async def _waiting_for_acknowledgement(self) -> AsyncIterator[None]:
@@ -189,26 +184,14 @@ class RemoteWalMetadataPublisher:
             await asyncio.sleep(RETRY_SECONDS)
         return count
 
-    async def _append(self, appends: Sequence[_Append]) -> list[_Append]:
-        """Queue all at once, wait for all, and return what was refused."""
-        answers = [self._topic.append(*each) for each in appends]
+    async def _append(self, place: int, value: bytes) -> bool:
+        """Whether it was acknowledged, and not refused.  Who is cancelled takes it out of the topic's queue."""
         try:
-            await asyncio.wait(answers)
-        except asyncio.CancelledError:
-            for answer in answers:
-                if not answer.cancel() and not answer.cancelled():
-                    answer.exception()  # heard of, though nobody is left to care
-            raise
-        refused = []
-        for each, answer in zip(appends, answers, strict=True):
-            error = answer.exception()
-            if error is None:
-                continue
-            if not isinstance(error, MetadataTopicError):
-                raise error
-            refused.append(each)
-            self._note(error, each.partition)
-        return refused
+            await self._topic.append(place, (value,))
+        except MetadataTopicError as error:
+            self._note(error, place)
+            return False
+        return True
 
     def _note(self, error: MetadataTopicError, partition: int) -> None:
         say = log.debug if self._has_failed else log.warning
@@ -220,6 +203,11 @@ class RemoteWalMetadataPublisher:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _invalidation_ended(answer: "asyncio.Future[int]") -> None:
+    if not answer.cancelled() and (error := answer.exception()) is not None:
+        log.debug("wal_invalidation_not_published", error=str(error))
 
 
 def _portions(values: Iterable[bytes]) -> Iterable[tuple[bytes, ...]]:

@@ -14,6 +14,7 @@ import structlog
 from broker.common.clock import Clock
 from broker.common.errors import CorruptMessageError, InvalidRecordError, UnsupportedVersionError
 from broker.common.identifiers import TopicIdPartition
+from broker.common.metadata_topic import MetadataRecord
 from broker.records.varint import decode_uvarint
 from broker.schemas.remote_wal_metadata import (
     RemoteWalCombinedLogSegmentMetadataRecord,
@@ -23,7 +24,6 @@ from broker.schemas.remote_wal_metadata import (
     RemoteWalSliceEntry,
     decode,
 )
-from broker.wal.announce.metadata_topic import MetadataRecord
 from broker.wal.follow.wal_partitions import WalPartitions
 from broker.wal.objects.wal_entry import entries_of, entry_of
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
@@ -52,7 +52,14 @@ OnCombined = Callable[[RemoteWalCombinedLogSegmentMetadataRecord], None]
 class RemoteWalMetadataReader:
     """Counts what it read and what it could not read; `on_combined` is told of every object, whoever made it."""
 
-    def __init__(self, clock: Clock, stats: RemoteWalStats, on_combined: OnCombined = lambda record: None) -> None:
+    def __init__(
+        self,
+        local_broker_id: int,
+        clock: Clock,
+        stats: RemoteWalStats,
+        on_combined: OnCombined = lambda record: None,
+    ) -> None:
+        self._local_broker_id = local_broker_id
         self._clock = clock
         self._stats = stats
         self._on_combined = on_combined
@@ -62,12 +69,13 @@ class RemoteWalMetadataReader:
         self.malformed_count = 0
         self.repeated_count = 0  # slices told of before, with their object
         self._told: dict[bytes, None] = {}  # ids of slices that partitions here were told of, oldest first
-        self._next_offsets: dict[int, int] = {}
         self._made_ms = clock.now_ms()
-        self._began_ms: dict[int, int] = {}  # since when a metadata partition is read, or read again
+        self._began_ms: dict[int, int] = {}  # since when a metadata partition is read, or its past is once more
 
     def begins(self, metadata_partitions: Iterable[int]) -> None:
-        """These are read from their past on: what was announced before now is history."""
+        """The past of these is read, beside what is new: what was announced before now is history, and somebody is to
+        be told of it who was not, or has forgotten."""
+        self._told.clear()
         self._began_ms.update(dict.fromkeys(metadata_partitions, self._clock.now_ms()))
 
     def read(
@@ -75,11 +83,6 @@ class RemoteWalMetadataReader:
     ) -> set[TopicIdPartition]:
         """Tell the partitions what the records say; those for which something was new are returned."""
         changed: set[TopicIdPartition] = set()
-        if records:
-            if records[0].offset < self._next_offsets.get(metadata_partition, 0):
-                self._told.clear()  # somebody has forgotten, or has come, and reads again
-                self.begins((metadata_partition,))
-            self._next_offsets[metadata_partition] = records[-1].offset + 1
         for record in records:
             try:
                 self._read_one(metadata_partition, record, partitions, changed)
@@ -112,7 +115,8 @@ class RemoteWalMetadataReader:
         self.read_count += 1
         match event:
             case RemoteWalCombinedLogSegmentMetadataRecord():
-                self._time_delivery(metadata_partition, event.event_timestamp_ms)
+                if event.broker_id != self._local_broker_id:  # which reads of its own when it has nothing else to do
+                    self._time_delivery(metadata_partition, event.event_timestamp_ms)
                 self._on_combined(event)
                 wanted = tuple(
                     row

@@ -6,7 +6,7 @@ it fetched across zones.  Sums over the brokers are the cluster's.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -43,6 +43,7 @@ class CostItem(StrEnum):
     STORAGE = "storage"  # bytes over time
     FETCH = "fetch"  # bytes from leaders in other zones
     FALLBACK = "fallback"  # the same, of topics that are followed through a bucket
+    TIERED = "tiered"  # requests and bytes of the bucket of tiered storage, which is no part of replication
 
 
 class FollowerSpread(NamedTuple):
@@ -97,7 +98,10 @@ class _Rates(NamedTuple):
 
 
 class CostMeter:
-    """`usage` and `topics` are read whenever somebody asks; `live_bytes` tells what this broker has in its bucket."""
+    """`usage` and `topics` are read whenever somebody asks; `live_bytes` tells what this broker has in its bucket.
+
+    `tiered_bucket` is the URL of the bucket of tiered storage, where there is one.
+    """
 
     def __init__(
         self,
@@ -111,6 +115,7 @@ class CostMeter:
         zone_of: Callable[[int], str | None],
         spread: Callable[[], FollowerSpread],
         live_bytes: Callable[[], int] = lambda: 0,
+        tiered_bucket: str | None = None,
         time: Callable[[], float],
     ) -> None:
         """`time` is the loop's, in seconds; `zone_of` tells a broker's rack."""
@@ -125,6 +130,7 @@ class CostMeter:
         self._spread = FollowerSpread()
         self._spread_due_at = time()
         self._live_bytes = live_bytes
+        self._tiered_bucket = tiered_bucket
         self._time = time
         self._samples: deque[_Sample] = deque()
         self._storage_dollars = 0.0
@@ -137,19 +143,23 @@ class CostMeter:
         self._sample()
         paid = dict.fromkeys(CostItem, 0.0)
         for (store, operation), used in list(self._usage.items()):
-            prices = self._prices.of_store(store)
-            if operation in _FREE:
-                continue
-            if operation in _READS:
-                paid[CostItem.GET] += used.requests * prices.get
-                paid[CostItem.RETRIEVAL] += used.bytes * prices.retrieval
-            else:
-                paid[CostItem.LIST if operation == Operation.LIST else CostItem.PUT] += used.requests * prices.put
-                paid[CostItem.UPLOAD] += used.bytes * prices.upload
+            is_tiered = store == self._tiered_bucket != self._own_bucket
+            for item, dollars in self._prices_of(store, operation, used):
+                paid[CostItem.TIERED if is_tiered else item] += dollars
         paid[CostItem.STORAGE] = self._storage_dollars
         paid[CostItem.FETCH] = self._crossing_bytes(ReplicationPath.FETCH) * self._prices.cross_zone
         paid[CostItem.FALLBACK] = self._crossing_bytes(ReplicationPath.FALLBACK) * self._prices.cross_zone
         return paid
+
+    def _prices_of(self, store: str, operation: str, used: StoreUsage) -> Iterator[tuple[CostItem, float]]:
+        """Of requests of one kind, and of their bytes."""
+        prices = self._prices.of_store(store)
+        if operation in _READS:
+            yield CostItem.GET, used.requests * prices.get
+            yield CostItem.RETRIEVAL, used.bytes * prices.retrieval
+        elif operation not in _FREE:
+            yield CostItem.LIST if operation == Operation.LIST else CostItem.PUT, used.requests * prices.put
+            yield CostItem.UPLOAD, used.bytes * prices.upload
 
     def avoided_dollars(self) -> float:
         """What the bytes that came from buckets of other zones would have cost, had the leaders sent them."""

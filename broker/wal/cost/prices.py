@@ -1,18 +1,14 @@
-"""Prices: what a store asks for requests and bytes, and what bytes between zones cost.
+"""Prices: what a store asks for requests and bytes, and what bytes between zones cost, by the byte and the second.
 
-List prices of us-east-1 as published in November 2026: https://aws.amazon.com/s3/pricing/ and the worked examples of
-https://aws.amazon.com/s3/faqs/ (S3 Express One Zone after the cut of 10 April 2025: upload and retrieval are paid by
-byte, whatever the size of the request), https://aws.amazon.com/ec2/pricing/on-demand/#Data_Transfer (0.01 dollars for
-each GB and direction between zones of a region).  A GB is 2^30 bytes, as it is there.  Bytes between a broker and a
-bucket of its region are free.
+The prices themselves are in `broker/config/prices.toml`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.price_book import SHIPPED, StorePriceList
 
 GB: Final = 1 << 30
 MONTH_SECONDS: Final = 30 * 86_400
@@ -38,17 +34,20 @@ class StorePrices:
     retrieval: float = 0.0
     storage: float = 0.0
 
+    @classmethod
+    def of(cls, listed: StorePriceList) -> Self:
+        return cls(
+            put=listed.put_per_1000 / 1000,
+            get=listed.get_per_1000 / 1000,
+            upload=listed.upload_per_gb / GB,
+            retrieval=listed.retrieval_per_gb / GB,
+            storage=listed.kept_per_gb_month / GB / MONTH_SECONDS,
+        )
+
 
 _FREE: Final = StorePrices()
-_PRICES: Final[Mapping[PriceList, StorePrices]] = {
-    PriceList.S3_EXPRESS: StorePrices(
-        put=0.00113 / 1000,
-        get=0.00003 / 1000,
-        upload=0.0032 / GB,
-        retrieval=0.0006 / GB,
-        storage=0.11 / GB / MONTH_SECONDS,
-    ),
-    PriceList.S3_STANDARD: StorePrices(put=0.005 / 1000, get=0.0004 / 1000, storage=0.023 / GB / MONTH_SECONDS),
+_PRICES: Final = {
+    **{PriceList(name): StorePrices.of(listed) for name, listed in SHIPPED.stores.items()},
     PriceList.FREE: _FREE,
 }
 
@@ -56,7 +55,11 @@ _PRICES: Final[Mapping[PriceList, StorePrices]] = {
 class Prices:
     """All prices one broker reckons with."""
 
-    def __init__(self, price_list: PriceList = PriceList.AUTO, cross_zone_dollars_per_gb: float = 0.02) -> None:
+    def __init__(
+        self,
+        price_list: PriceList = PriceList.AUTO,
+        cross_zone_dollars_per_gb: float = SHIPPED.cross_zone_per_gb,
+    ) -> None:
         self._list = price_list
         self.cross_zone = cross_zone_dollars_per_gb / GB  # per byte, both directions together
 

@@ -166,7 +166,10 @@ class WalFollower:
             return _NO_WISHES
         local, known = found
         self._append_early(local, known)
-        if not self._term.may_append or _now() < self._paused_until:
+        if not self._term.may_append:
+            return _NO_WISHES
+        if _now() < self._paused_until:
+            self._host.plan_later(self)  # the timer that brought us here may be older than the pause
             return _NO_WISHES
         self._planned_for = local.log_end_offset
         fenced = known.fenced_count
@@ -232,6 +235,7 @@ class WalFollower:
         found = self._take(wanted)
         if found is None:
             return
+        self._host.plan_soon(self)
         local, known = found
         entry = wanted.entry
         if entry.end_offset < local.log_end_offset:
@@ -242,7 +246,6 @@ class WalFollower:
         else:  # its own bytes only: the answer may be larger
             self._early[entry.key] = _Early(entry, wanted.ticket, bytes(data))
             self._host.early_bytes.acquire(entry.size)
-        self._host.plan_soon(self)
 
     def came_wrong(self, wanted: WantedSlice, error: Exception) -> None:
         """The object is shorter than announced, or the answer is."""

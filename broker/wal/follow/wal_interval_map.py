@@ -21,6 +21,10 @@ from broker.wal.follow.lineage import Lineage
 from broker.wal.objects.wal_entry import WalEntry
 
 ENTRIES_MAX: Final = 20_000  # minutes of slices; whoever is that far behind reads the metadata again when it gets there
+_FORGOTTEN_AT_ONCE: Final = 16  # one in so many: history that is told after the present would push out one by one
+# Of those that end between high watermark and log end.  A replica that loses more of its tail than this reads the
+# metadata again; a high watermark may stand still for hours.
+PASSED_MAX: Final = 1_000
 # Objects whose slices of a partition are fetched ahead of its log.  More than there are GETs at once: partitions that
 # lag then want the same objects, although not each has a slice in each, and an object is got once for all.
 OBJECTS_AHEAD_MAX: Final = 32
@@ -77,9 +81,10 @@ def _key_of(known: _Known) -> tuple[int, int, UUID]:
 class WalIntervalMap:
     """Kept while this broker follows and while it leads: a new leader must know what the buckets hold.
 
-    An entry is fetched for the log end.  It is let go only when it ends below both log end and high watermark, for
-    a follower may lose its tail and need what it had passed; its offsets then live on in `coverage`.  When the log end
-    falls below something let go, `needs_reseek` asks for the metadata of the partition to be read again.
+    An entry is fetched for the log end.  It is let go when it ends below both log end and high watermark, for a
+    follower may lose its tail and need what it had passed; or when there are too many of those.  Its offsets then live
+    on in `coverage`.  When the log end falls below something let go, `needs_reseek` asks for the metadata of the
+    partition to be read again.
     """
 
     def __init__(self, own_bucket: str, keep_ms: int, is_reachable: Callable[[str], bool]) -> None:
@@ -132,8 +137,7 @@ class WalIntervalMap:
             return False
         self._known[known.key] = known
         insort(self._list_of(known), known, key=_key_of)
-        if len(self._known) > ENTRIES_MAX:
-            self._forget_the_last()
+        self._keep_bounds()
         return True
 
     def update(self, record: RemoteWalLogSegmentMetadataUpdateRecord) -> None:
@@ -172,10 +176,16 @@ class WalIntervalMap:
             self._passed = []
         self._move_passed()
         self._prune()
+        self._keep_bounds()
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """What is below is deleted."""
+        """What is below has left the disk here: nobody takes it from a bucket.  It moves back when a log is begun anew
+        below; what was passed over meanwhile is to be read again."""
+        moved_back = log_start_offset < self._log_start_offset
         self._log_start_offset = log_start_offset
+        if moved_back:
+            self._ask_for_reseek()
+            return
         for known in [each for each in self._known.values() if each.entry.end_offset < log_start_offset]:
             self._remove(known)
             self.prune_mark = max(self.prune_mark, known.entry.end_offset)
@@ -184,6 +194,13 @@ class WalIntervalMap:
     def reseek_began(self) -> None:
         """The metadata of the partition is read again from the beginning."""
         self.needs_reseek = False
+
+    def make_room(self, count: int) -> None:
+        """Keep so many entries less, if possible: of those the log has passed the lowest, else those farthest ahead."""
+        passed = min(count, len(self._passed))
+        self._let_passed_go(passed)
+        if count > passed:
+            self._forget_the_last(count - passed)
 
     # -- what to fetch ----------------------------------------------------------------------------------------------
 
@@ -362,11 +379,29 @@ class WalIntervalMap:
         self._ahead = [each for each in self._ahead if each is not known]
         self._passed = [each for each in self._passed if each is not known]
 
-    def _forget_the_last(self) -> None:
-        last = (self._ahead or self._passed)[-1]
-        start_offset = last.entry.start_offset
-        for known in [each for each in self._known.values() if each.entry.start_offset >= start_offset]:
-            self._remove(known)
+    def _keep_bounds(self) -> None:
+        if len(self._passed) > PASSED_MAX:
+            self._let_passed_go(len(self._passed) - PASSED_MAX)
+        if len(self._known) > ENTRIES_MAX:
+            self._forget_the_last(max(1, ENTRIES_MAX // _FORGOTTEN_AT_ONCE))
+
+    def _let_passed_go(self, count: int) -> None:
+        for known in self._passed[:count]:
+            del self._known[known.key]
+            self._let_go(known)
+        del self._passed[:count]
+
+    def _forget_the_last(self, count: int) -> None:
+        """So many of those ahead, and what begins where they do.  What holds the log end would be sought again at once:
+        it stays, unless there is nothing else."""
+        if not self._ahead:
+            return
+        needed = bisect_right(self._ahead, self._log_end_offset, key=_start_of) % len(self._ahead)
+        start_offset = self._ahead[max(needed, len(self._ahead) - count)].entry.start_offset
+        first = bisect_left(self._ahead, start_offset, key=_start_of)
+        for known in self._ahead[first:]:
+            del self._known[known.key]
+        del self._ahead[first:]
         self._forgotten_from = start_offset
 
     def _ask_for_reseek(self) -> None:

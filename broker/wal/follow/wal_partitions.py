@@ -14,8 +14,12 @@ from broker.wal.follow.wal_interval_map import WalIntervalMap
 from broker.wal.objects.wal_entry import WalEntry
 
 # A leader hears of a new topic before its followers do, and announces at once: so many slices wait for them to hear.
-# It is some seconds of all that the broker reads, and metadata is seldom later.
+# It is some seconds of all that the broker reads, and metadata is seldom later.  Those of topics that were deleted wait
+# in vain, until there are so many.
 EARLY_ENTRIES_MAX: Final = 10_000
+# Of all maps together: at about a kilobyte each, as much memory as the table of objects may take, however many
+# partitions lag at a time.
+ENTRIES_MAX: Final = 200_000
 
 
 class Placement(Enum):
@@ -35,7 +39,9 @@ class WalPartitions:
         self._new_map = new_map
         self._placement = placement
         self._maps: dict[TopicIdPartition, WalIntervalMap] = {}
-        self._early: deque[WalEntry] = deque(maxlen=EARLY_ENTRIES_MAX)
+        self._early: dict[TopicIdPartition, deque[WalEntry]] = {}  # whoever waits longest first
+        self._early_count = 0  # entries of all of them
+        self._room = 0  # so many more may be kept before they are counted again
 
     def __iter__(self) -> Iterator[tuple[TopicIdPartition, WalIntervalMap]]:
         return iter(tuple(self._maps.items()))
@@ -51,9 +57,10 @@ class WalPartitions:
         if partition in self._maps:
             return False
         found = self._maps[partition] = self._new_map(partition)
-        for entry in [each for each in self._early if each.partition == partition]:
+        early = self._early.pop(partition, ())
+        self._early_count -= len(early)
+        for entry in early:
             found.add(entry)
-            self._early.remove(entry)
         return True
 
     def drop(self, partition: TopicIdPartition) -> None:
@@ -72,9 +79,34 @@ class WalPartitions:
             if found is not None:
                 if found.add(entry):
                     changed.add(entry.partition)
+                    self._room -= 1
             elif self._placement(entry.partition) is Placement.UNKNOWN:
-                self._early.append(entry)
+                self._keep_early(entry)
+        if self._room < 0:
+            self._make_room()
         return changed
+
+    def _keep_early(self, entry: WalEntry) -> None:
+        """Where there are too many, the partition that waits longest loses its oldest."""
+        self._early.setdefault(entry.partition, deque()).append(entry)
+        self._early_count += 1
+        if self._early_count <= EARLY_ENTRIES_MAX:
+            return
+        longest, entries = next(iter(self._early.items()))
+        entries.popleft()
+        self._early_count -= 1
+        if not entries:
+            del self._early[longest]
+
+    def _make_room(self) -> None:
+        """Whoever keeps most gives up half of it."""
+        count = sum(map(len, self._maps.values()))
+        while count > ENTRIES_MAX:
+            largest = max(self._maps.values(), key=len)
+            before = len(largest)
+            largest.make_room(max(1, before // 2))
+            count -= before - len(largest)
+        self._room = ENTRIES_MAX - count
 
     def update(self, record: RemoteWalLogSegmentMetadataUpdateRecord) -> None:
         """A slice is void (key 6)."""

@@ -38,6 +38,9 @@ _APPEND_TIME: Final = struct.Struct(">q")
 
 # Upper bounds of what a table takes, so that an object can be filled up to its limit before the table exists.
 TABLE_SIZE_MAX: Final = 80 + 1024 + 256 + FOOTER_SIZE  # fixed fields, object key, bucket
+# However large the object: its table is its event, made without letting others run, and the metadata topic must take it
+# as one message.
+EVENT_SIZE_MAX: Final = 512 * 1024
 _TABLE_ROW_SIZE: Final = 96  # without name and epochs
 _TABLE_EPOCH_SIZE: Final = 13
 

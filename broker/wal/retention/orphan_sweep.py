@@ -13,9 +13,9 @@ from typing import Final
 import structlog
 
 from broker.common.clock import Clock
+from broker.common.metadata_topic import MetadataTopic
 from broker.objectstore.objects import DELETE_MANY_MAX, ObjectInfo
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
-from broker.wal.announce.metadata_topic import MetadataTopic
 from broker.wal.objects.object_key import WalObjectKey, broker_prefix, cluster_prefix
 from broker.wal.remote_wal_stats import RemoteWalStats
 from broker.wal.retention.departed_brokers import DepartedBrokers, Zone
@@ -86,6 +86,12 @@ class OrphanSweep:
                 await self._list_own()
             await self._sweep_departed(now)
             self._due_at = now + self._settings.interval_seconds
+
+    def topic_replaced(self) -> None:
+        """Offsets of the metadata topic begin anew: what waits for the old ones is judged after the next listing."""
+        if self._candidates:
+            self._candidates, self._judged_from = [], None
+            self._is_something_left = True
 
     def _uploads(self) -> int:
         """Changes whenever an object was stored, or perhaps was."""

@@ -8,24 +8,21 @@ from broker.config.topic_config import TopicConfig
 from broker.metadata.metadata_image import MetadataImage
 from broker.replication.partition import Partition
 from broker.wal.retention.object_retention import PartitionProgress
+from broker.wal.tiered_offset import highest_tiered_offset
 
 _UNLIMITED: Final = -1
 
 
 class ReplicaProgress:
-    """`highest_tiered` tells the last offset of a partition in tiered storage, -1 without any."""
-
     def __init__(
         self,
         image: Callable[[], MetadataImage],
         hosted: Callable[[TopicPartition], Partition | None],
         topic_config: Callable[[str], TopicConfig],
-        highest_tiered: Callable[[TopicIdPartition], int] = lambda partition: NO_OFFSET,
     ) -> None:
         self._image = image
         self._hosted = hosted
         self._topic_config = topic_config
-        self._highest_tiered = highest_tiered
 
     def is_deleted(self, partition: TopicIdPartition) -> bool:
         """Slices are of topics this broker has led, so one that the metadata does not have was deleted."""
@@ -41,14 +38,20 @@ class ReplicaProgress:
         return None if retention_ms == _UNLIMITED else retention_ms
 
     def highest_tiered_offset(self, partition: TopicIdPartition) -> int:
-        return self._highest_tiered(partition)
+        replica = self._led(partition)
+        return NO_OFFSET if replica is None else highest_tiered_offset(replica.log)
 
     def of(self, partition: TopicIdPartition) -> PartitionProgress | None:
         """None also while the log is offline."""
-        replica = self._hosted(partition.topic_partition)
-        if replica is None or replica.topic_id != partition.topic_id or not replica.is_leader:
-            return None
-        if replica.local_log is None:
+        replica = self._led(partition)
+        if replica is None:
             return None
         ends = (each.log_end_offset for each in replica.remote_replicas.values())
         return PartitionProgress(replica.log.high_watermark, min([replica.log.log_end_offset, *ends]))
+
+    def _led(self, partition: TopicIdPartition) -> Partition | None:
+        """The replica here, if it leads and has a log."""
+        replica = self._hosted(partition.topic_partition)
+        if replica is None or replica.topic_id != partition.topic_id or not replica.is_leader:
+            return None
+        return None if replica.local_log is None else replica

@@ -11,11 +11,11 @@ from typing import Final
 import structlog
 
 from broker.common.clock import Clock
+from broker.common.metadata_topic import MetadataTopic, MetadataTopicError
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.objectstore.errors import ObjectStoreError
 from broker.objectstore.objects import DELETE_MANY_MAX
-from broker.wal.announce.metadata_topic import MetadataTopic, MetadataTopicError
 from broker.wal.remote_wal_stats import RemoteWalStats, RemoteWalTopicStats
 from broker.wal.retention.departed_brokers import Zone
 from broker.wal.retention.object_retention import (
@@ -73,6 +73,10 @@ class WalObjectSweeper:
             self._started_at = asyncio.get_running_loop().time()
             tasks.start("sweep", self._run())
             yield
+
+    def topic_replaced(self) -> None:
+        """Somebody has deleted the metadata topic, and there is another one of its name."""
+        self._orphans.topic_replaced()
 
     async def _run(self) -> None:
         while True:

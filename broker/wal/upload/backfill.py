@@ -7,8 +7,11 @@ combiner is pressed, and keeps to a rate.
 import asyncio
 import contextlib
 import dataclasses
+import functools
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 import structlog
 
@@ -23,7 +26,14 @@ from broker.replication.partition import Partition
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
 from broker.wal.follow.coverage_index import OffsetRange
 from broker.wal.follow.wal_interval_map import WalIntervalMap
-from broker.wal.objects.combined_segment import CombinedSegment, build_combined_segment, with_slices
+from broker.wal.objects.combined_segment import (
+    EVENT_SIZE_MAX,
+    TABLE_SIZE_MAX,
+    CombinedSegment,
+    build_combined_segment,
+    table_row_size_max,
+    with_slices,
+)
 from broker.wal.objects.wal_slice import ReservationToken, SliceGapError, SliceReadError, WalSlice
 from broker.wal.remote_wal_stats import RemoteWalStats
 from broker.wal.storage.remote_wal_storage_manager import RemoteWalStorageManager
@@ -34,7 +44,7 @@ from broker.wal.upload.object_identities import ObjectIdentities
 from broker.wal.upload.partition_uploads import Reservation
 from broker.wal.upload.republish_plan import RepublishMode
 from broker.wal.upload.slice_reader import SliceReader
-from broker.wal.upload.upload_queue import SliceRead
+from broker.wal.upload.upload_queue import ANNOUNCE_WITHIN_MS, ROW_EPOCHS, SliceRead
 
 log = structlog.get_logger(__name__)
 
@@ -46,8 +56,6 @@ GIVE_WAY_SECONDS: Final = 1.0  # to live records, for each object
 RETRY_SECONDS: Final = 1.0
 RECHECK_SECONDS: Final = 10.0  # whether buckets that held something still answer, as far as somebody has asked them
 PROBED_SECONDS: Final = 10.0  # an answer is good for all that are elected meanwhile
-INVALIDATIONS_AT_ONCE: Final = 32
-NOTHING_TIERED: Final = -1
 _BACKFILL_ID: Final = -1  # these ranges are not the upload queue's
 
 
@@ -58,7 +66,7 @@ class Publisher(Protocol):
     def is_ready(self) -> bool: ...
     async def publish(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord, event: bytes | None) -> None: ...
     async def publish_slices(self, metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None: ...
-    async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None: ...
+    def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None: ...
 
 
 class _Read(NamedTuple):
@@ -69,9 +77,26 @@ class _Read(NamedTuple):
     range: OffsetRange
 
 
+class _NextObject:
+    """An object while its slices are read."""
+
+    def __init__(self) -> None:
+        self.reads: list[_Read] = []
+        self.room = OBJECT_BYTES_MAX  # for records
+        self._table_size = TABLE_SIZE_MAX
+
+    def takes(self, topic: str) -> bool:
+        """Whether there is room for another slice of that topic."""
+        return self.room > 0 and self._table_size + table_row_size_max(topic, ROW_EPOCHS) <= EVENT_SIZE_MAX
+
+    def add(self, read: _Read) -> None:
+        self.reads.append(read)
+        self.room -= read.slice.size
+        self._table_size += table_row_size_max(read.plan.place.topic, len(read.slice.leader_epochs))
+
+
 class Backfill:
-    """`metadata_lag`: how many records of the metadata topic this broker has not read.  `highest_tiered_offset` tells
-    the last offset of a partition that tiered storage has, inclusive; -1: nothing."""
+    """`metadata_lag`: how many records of the metadata topic this broker has not read."""
 
     def __init__(
         self,
@@ -84,7 +109,6 @@ class Backfill:
         stats: RemoteWalStats,
         clock: Clock,
         metadata_lag: Callable[[], int],
-        highest_tiered_offset: Callable[[TopicIdPartition], int] = lambda partition: NOTHING_TIERED,
     ) -> None:
         self._config = config
         self._identities = identities
@@ -95,8 +119,7 @@ class Backfill:
         self._stats = stats
         self._clock = clock
         self._metadata_lag = metadata_lag
-        self._highest_tiered_offset = highest_tiered_offset
-        self._plans: dict[TopicIdPartition, BackfillPlan] = {}
+        self._plans: OrderedDict[TopicIdPartition, BackfillPlan] = OrderedDict()  # whoever had its turn is last
         self._began: dict[TopicIdPartition, float] = {}  # not looked at yet: since when
         self._unreachable: frozenset[str] = frozenset()
         self._probed: dict[str, float] = {}  # buckets of others, and when
@@ -122,7 +145,7 @@ class Backfill:
         coverage = BucketCoverage(partition, known, self._clock)
         plan = BackfillPlan(place, partition, coverage, uploads.wal_start)
         led.coverage = coverage
-        led.republish = lambda unread: self._again(plan, unread)
+        led.republish = functools.partial(self._again, plan)
         self._plans[place] = plan
         self._began[place] = asyncio.get_running_loop().time()
         if partition.leader_epoch > 0:
@@ -141,30 +164,30 @@ class Backfill:
         """Whether nothing is known that is still to be uploaded."""
         return not any(plan.has_work for plan in self._plans.values())
 
-    def _again(self, plan: BackfillPlan, unread: OffsetRange) -> None:
+    def _again(self, plan: BackfillPlan, replica_id: int, unread: OffsetRange) -> None:
+        if not plan.again(replica_id, unread):
+            return
         log.warning(
             "wal_uploaded_again",
+            follower=replica_id,
             partition=str(plan.partition.topic_partition),
             from_offset=unread.start_offset,
             to_offset=unread.end_offset,
             reason="a follower does not get it",
         )
-        plan.again(unread)
         self._woken.set()
 
     # -- what is void -----------------------------------------------------------------------------------------------
 
     async def _invalidate(self) -> None:
-        """Followers need no such event, it spares them questions to the leader: so it is never waited for."""
+        """Followers need no such event, it spares them questions to the leader: so nothing waits for it, and many
+        elections at a time do not hold up others."""
         while True:
             self._has_invalidations.clear()
             while self._invalidations:
-                chunk = list(self._invalidations.items())[:INVALIDATIONS_AT_ONCE]
-                for place, _ in chunk:
-                    self._invalidations.pop(place)
-                await asyncio.gather(
-                    *(self._publisher.publish_invalidate(place, epoch, offset) for place, (epoch, offset) in chunk)
-                )
+                place, (epoch, offset) = self._invalidations.popitem()
+                self._publisher.publish_invalidate(place, epoch, offset)
+                await self._reader.breathe()
             await self._has_invalidations.wait()
 
     # -- what is uploaded again -------------------------------------------------------------------------------------
@@ -172,12 +195,16 @@ class Backfill:
     async def _republish(self) -> None:
         while True:
             self._woken.clear()
+            self._recheck()
             await self._look()
             while self._may_upload() and (reads := await self._read_object()) is not None:
                 began = asyncio.get_running_loop().time()
                 size_bytes = await self._upload(reads)
+                if not size_bytes:
+                    break  # partitions that are led since then come in as well
                 await self._keep_to_rate(size_bytes, began)
-            await self._pause()
+            else:
+                await self._pause()
 
     def _may_upload(self) -> bool:
         """While the own bucket does not answer nothing is known of what it holds, and nothing can be done; and nobody
@@ -195,7 +222,6 @@ class Backfill:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
-        self._recheck()
 
     def _recheck(self) -> None:
         """Plan anew where a bucket of others holds something and has ceased to answer."""
@@ -224,7 +250,7 @@ class Backfill:
             if not (plan.is_due and plan.holds):
                 continue
             try:
-                plan.look(mode, self._highest_tiered_offset(place), self._clock.now_ms())
+                plan.look(mode, self._clock.now_ms())
             except KafkaError as error:
                 log.warning("wal_coverage_unknown", partition=str(place.topic_partition), error=str(error))
             await self._reader.breathe()
@@ -241,21 +267,33 @@ class Backfill:
         await asyncio.gather(*(self._storage.probe(bucket) for bucket in to_ask))
 
     async def _read_object(self) -> list[_Read] | None:
-        """The slices of the next object; None when there is nothing to do."""
-        reads: list[_Read] = []
-        size_bytes = 0
-        for place, plan in list(self._plans.items()):
-            while size_bytes < OBJECT_BYTES_MAX and self._plans.get(place) is plan and plan.holds:
-                wanted = plan.next_range()
-                if wanted is None:
-                    break
-                read = await self._read(plan, wanted, OBJECT_BYTES_MAX - size_bytes)
-                if read is None:
-                    break
-                reads.append(read)
-                size_bytes += read.slice.size
-                await self._reader.breathe()
-        return reads or None
+        """The slices of the next object: one of each partition with an urgent range, then whatever there is room for.
+
+        None when there is nothing to do.
+        """
+        making = _NextObject()
+        for plan in list(self._plans.values()):
+            if plan.is_urgent:
+                await self._add_slice(making, plan)
+        for plan in list(self._plans.values()):
+            while await self._add_slice(making, plan):
+                pass
+        return making.reads or None
+
+    async def _add_slice(self, making: _NextObject, plan: BackfillPlan) -> bool:
+        """Read the next slice of a plan into the object; False when there is none, or no room for it."""
+        place = plan.place
+        if not (making.takes(place.topic) and self._plans.get(place) is plan and plan.holds):
+            return False
+        if plan.is_urgent:
+            self._plans.move_to_end(place)
+        wanted = plan.next_range()
+        read = None if wanted is None else await self._read(plan, wanted, making.room)
+        if read is None:
+            return False
+        making.add(read)
+        await self._reader.breathe()
+        return True
 
     async def _read(self, plan: BackfillPlan, wanted: OffsetRange, room: int) -> _Read | None:
         local = plan.partition.log
@@ -274,18 +312,19 @@ class Backfill:
                     local, SliceRead(reservation, wanted.start_offset, local.log_end_offset, 1, None)
                 )
         except SliceGapError as gap:
-            plan.uploaded(min(gap.next_base_offset, wanted.end_offset))
+            plan.uploaded(_until(wanted, gap.next_base_offset))
             return None
         except SliceReadError as error:
             log.warning("wal_slice_unreadable", partition=str(plan.partition.topic_partition), error=str(error))
-            plan.uploaded(wanted.end_offset)  # followers get it from here
+            plan.uploaded(wanted)  # followers get it from here
             return None
         assert built is not None  # there is always room for a first batch
-        plan.uploaded(built.end_offset + 1)
-        return _Read(plan, built, OffsetRange(wanted.start_offset, min(built.end_offset + 1, wanted.end_offset)))
+        done = _until(wanted, built.end_offset + 1)
+        plan.uploaded(done)
+        return _Read(plan, built, done)
 
     async def _upload(self, reads: Sequence[_Read]) -> int:
-        """Store and announce; returns how much it was."""
+        """Store and announce; returns how much it was, 0 when it is to be done again."""
         size_bytes = sum(each.slice.size for each in reads)
         await self._give_way()
         combined = build_combined_segment(
@@ -298,37 +337,42 @@ class Backfill:
             say = log.debug if self._is_failing else log.warning  # once until one is stored
             say("wal_backfill_failed", object=combined.metadata.object_key, error=str(error))
             self._is_failing = True
-            for each in reversed(reads):
-                each.plan.put_back(each.range)
+            _put_back(reads)
             await asyncio.sleep(RETRY_SECONDS)
             return 0
         self._is_failing = False
         count_stored(self._stats, combined)
         for each in reads:
             self._stats.of(each.plan.place.topic).republish_bytes += each.slice.size
-        await self._announce(reads, combined)
-        return size_bytes
+        return size_bytes if await self._announce(reads, combined) else 0
 
-    async def _announce(self, reads: Sequence[_Read], combined: CombinedSegment) -> None:
-        def current() -> set[object]:
-            return {
-                each.slice.slice_id
-                for each in reads
-                if self._plans.get(each.plan.place) is each.plan and each.plan.holds
-            }
-
-        slice_ids = {each.slice.slice_id for each in reads} & current()
+    async def _announce(self, reads: Sequence[_Read], combined: CombinedSegment) -> bool:
+        """False when that was given up: the sweep may soon take the object.  What was sent may still arrive."""
+        slice_ids = self._current(reads)
         if not slice_ids:
-            return  # an orphan, for the sweep
+            return True  # an orphan, for the sweep
         metadata = with_slices(combined.metadata, slice_ids)
         event = combined.event if metadata is combined.metadata else None
         publishing = self._tasks.start(f"publish:{metadata.object_key}", self._publisher.publish(metadata, event))
+        loop = asyncio.get_running_loop()
+        overdue_at = loop.time() + ANNOUNCE_WITHIN_MS / 1000
         while not publishing.done():
             await asyncio.wait([publishing], timeout=RETRY_SECONDS)
-            if not publishing.done() and not current():
+            if not publishing.done() and (loop.time() >= overdue_at or not self._current(reads)):
                 publishing.cancel()
         if not publishing.cancelled():
             await self._publisher.publish_slices(metadata)
+        elif self._current(reads):
+            log.warning("wal_object_abandoned", object=metadata.object_key)
+            _put_back(reads)
+            return False
+        return True
+
+    def _current(self, reads: Sequence[_Read]) -> set[UUID]:
+        """Ids of the slices that still hold."""
+        return {
+            each.slice.slice_id for each in reads if self._plans.get(each.plan.place) is each.plan and each.plan.holds
+        }
 
     async def _give_way(self) -> None:
         loop = asyncio.get_running_loop()
@@ -343,3 +387,14 @@ class Backfill:
         left = size_bytes / rate - (asyncio.get_running_loop().time() - began)
         if left > 0:
             await asyncio.sleep(left)
+
+
+def _until(wanted: OffsetRange, end_offset: int) -> OffsetRange:
+    """What of the range is below an offset."""
+    return wanted._replace(end_offset=min(end_offset, wanted.end_offset))
+
+
+def _put_back(reads: Sequence[_Read]) -> None:
+    """They are next again."""
+    for each in reversed(reads):
+        each.plan.put_back(each.range)

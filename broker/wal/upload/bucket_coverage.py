@@ -45,7 +45,7 @@ class BucketCoverage:
         """The lowest offset from which on everything below `end_offset` can be found."""
         now_ms = self._clock.now_ms()
         if end_offset != self._end_offset or not 0 <= self._fresh_until_ms - now_ms <= FRESH_MS:
-            start_offset = self._partition.log.log_start_offset
+            start_offset = self._partition.log.local_log_start_offset  # what is below, tiered storage gives followers
             gaps = self.uncovered(start_offset, end_offset)
             self._reached_offset = gaps[-1].end_offset if gaps else min(start_offset, end_offset)
             self._end_offset = end_offset

@@ -92,6 +92,7 @@ class Combiner:
         self._changed = asyncio.Event()  # for who waits until nothing is left
         self._fresh_bytes = 0  # appended since the task looked last
         self._wake_at_bytes = _NEVER
+        self._someone_waits = False  # with acks=all, when the limits were chosen last
         self._backoff_ms = 0
         self._not_before_ms = 0
         self._trial: CombinedObject | None = None  # begun since the last failure, without a success yet
@@ -119,10 +120,10 @@ class Combiner:
         self.deactivate(place)
         self._led[place] = led
         local = partition.log
-        start_offset = max(local.log_start_offset, local.high_watermark)
+        start_offset = max(local.local_log_start_offset, local.high_watermark)
         self._queue.activate(
             place,
-            log_start_offset=local.log_start_offset,
+            log_start_offset=local.local_log_start_offset,
             high_watermark=local.high_watermark,
             log_end_offset=local.log_end_offset,
             pending_bytes=_bytes_from(local, start_offset),
@@ -146,6 +147,11 @@ class Combiner:
         self._queue.grown(queued, log_end_offset, size_bytes, now_ms)
         self._fresh_bytes += size_bytes
         if self._fresh_bytes >= self._wake_at_bytes:
+            self._wake()
+
+    def awaited(self) -> None:
+        """Somebody waits with acks=all: not for what the task waits for on behalf of those who do not."""
+        if not self._someone_waits:
             self._wake()
 
     def log_start_moved(self, partition: TopicIdPartition, log_start_offset: int) -> None:
@@ -246,7 +252,8 @@ class Combiner:
         if self._storage.throttled_count > self._throttled_seen:
             self._throttled_seen = self._storage.throttled_count
             self._pace.throttled()
-        limits = self._pace.limits(self._traffic(self._does_someone_wait()))
+        self._someone_waits = self._does_someone_wait()
+        limits = self._pace.limits(self._traffic(self._someone_waits))
         return dataclasses.replace(limits, interval_ms=0, linger_ms=0) if self.is_shutting_down else limits
 
     def _does_someone_wait(self) -> bool:
@@ -254,28 +261,30 @@ class Combiner:
         return any(each in led and led[each].partition.waiting_appends for each in self._queue.dirty)
 
     def _missing_bytes(self, wait_ms: int | None) -> int:
-        """How much must be appended for an object to be due earlier than that."""
+        """How much must be appended for an object to be due earlier than that, while nobody begins to wait for it."""
         if not self._queue.dirty:
             return 0
         if wait_ms is None:
             return _NEVER
         limits, pending = self._queue.limits, self._queue.pending_bytes
-        if limits.linger_ms > self._config.current.remote_wal_combine_max_linger_ms:
-            return 0  # to save money; somebody with acks=all does not wait for that
         return (limits.min_bytes if pending < limits.min_bytes else limits.max_bytes) - pending
 
     async def _pause(self, wait_ms: int | None) -> None:
         if wait_ms is None and self._queue.has_objects:
             wait_ms = OVERDUE_CHECK_MS
         self._woken.clear()
-        timer = None
-        if wait_ms is not None:
-            timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._woken.set)
+        if wait_ms is None:
+            await self._woken.wait()
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + wait_ms / 1000
+        timer = loop.call_at(due, self._woken.set)
         try:
             await self._woken.wait()
         finally:
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
+        if (late_seconds := loop.time() - due) >= 0:
+            self._pace.woken(1000 * late_seconds)
 
     def _wake(self) -> None:
         self._wake_at_bytes = _NEVER
@@ -308,7 +317,7 @@ class Combiner:
 
     def _unreadable(self, making: CombinedObject, wanted: SliceRead, local: UnifiedLog, error: SliceReadError) -> None:
         if isinstance(error, RangeDeletedError):
-            self._queue.log_start_moved(wanted.partition, local.log_start_offset)
+            self._queue.log_start_moved(wanted.partition, local.local_log_start_offset)
             self._queue.read_failed(making, wanted)
         elif isinstance(error, SliceGapError):
             self._queue.read_failed(making, wanted, error)

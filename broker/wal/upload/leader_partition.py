@@ -30,6 +30,7 @@ class Uploads(Protocol):
     @property
     def is_shutting_down(self) -> bool: ...
     def appended(self, queued: QueuedPartition, log_end_offset: int, size_bytes: int, now_ms: int) -> None: ...
+    def awaited(self) -> None: ...
     def log_start_moved(self, partition: TopicIdPartition, log_start_offset: int) -> None: ...
     def uploads_of(self, partition: TopicIdPartition) -> PartitionUploads | None: ...
     def unannounced_since_ms(self, partition: TopicIdPartition) -> int | None: ...
@@ -38,8 +39,8 @@ class Uploads(Protocol):
 class WalLeaderPartition:
     """Implements `LeaderWal`; made for one leader epoch.  `queued` is what the upload queue knows of it.
 
-    `coverage` and `republish` (a range again, whatever is in the bucket) come from whoever knows what older leaders
-    left behind; without them the bucket holds what this leader announced.
+    `coverage` and `republish` (a range again, which that follower cannot read, whatever is in the bucket) come from
+    whoever knows what older leaders left behind; without them the bucket holds what this leader announced.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class WalLeaderPartition:
         self.topic_id_partition = TopicIdPartition(partition.topic_id, *partition.topic_partition)
         self.coverage: BucketCoverage | None = None
         self.queued: QueuedPartition | None = None
-        self.republish: Callable[[OffsetRange], None] | None = None
+        self.republish: Callable[[int, OffsetRange], None] | None = None
         self._time = asyncio.get_running_loop().time
         self._uploads = uploads
         self._config = config
@@ -75,8 +76,12 @@ class WalLeaderPartition:
             self._timed = (log_end_offset, now)
             self._stats.hop(WalHop.LEADER_APPEND, self.partition.append_seconds)
 
+    def awaited(self) -> None:
+        """Somebody waits with acks=all."""
+        self._uploads.awaited()
+
     def log_start_moved(self) -> None:
-        self._uploads.log_start_moved(self.topic_id_partition, self.partition.log.log_start_offset)
+        self._uploads.log_start_moved(self.topic_id_partition, self.partition.log.local_log_start_offset)
 
     def retire(self) -> None:
         """Uploads end here."""
@@ -112,7 +117,7 @@ class WalLeaderPartition:
         if decision.ended is not None:
             self._watch.ended(self, decision.ended)
         if decision.republish and self.republish is not None:
-            self.republish(OffsetRange(fetch_offset, uploads.wal_next))
+            self.republish(replica_id, OffsetRange(fetch_offset, uploads.wal_next))
         return decision.serves_records
 
     def count_fallback(self, replica_id: int, size_bytes: int) -> None:

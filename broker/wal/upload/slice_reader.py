@@ -6,7 +6,12 @@ from typing import Final
 from uuid import UUID
 
 from broker.common.disk import DiskExecutor
-from broker.common.errors import CorruptMessageError, OffsetOutOfRangeError, StorageFailure
+from broker.common.errors import (
+    CorruptMessageError,
+    OffsetMovedToTieredStorageError,
+    OffsetOutOfRangeError,
+    StorageFailure,
+)
 from broker.log.file_records import FileSlice, read, read_cached
 from broker.log.unified_log import UnifiedLog
 from broker.wal.objects.wal_slice import SliceReadError, WalSlice, build_slice
@@ -17,7 +22,7 @@ BREATHE_SECONDS: Final = 0.0005  # of work in a row: then the loop gets its turn
 
 
 class RangeDeletedError(SliceReadError):
-    """The log starts after the range began: it is read from the new start on."""
+    """The log on this disk starts after the range began: it is read from the new start on."""
 
 
 class SliceReader:
@@ -49,9 +54,9 @@ class SliceReader:
     def _find(self, log: UnifiedLog, wanted: SliceRead) -> FileSlice:
         try:
             found = log.read(wanted.start_offset, wanted.size_max, wanted.upper_offset, min_one_batch=True)
-        except OffsetOutOfRangeError as error:
-            if wanted.start_offset < log.log_start_offset:
-                raise RangeDeletedError(f"The log starts at {log.log_start_offset}") from error
+        except (OffsetOutOfRangeError, OffsetMovedToTieredStorageError) as error:
+            if wanted.start_offset < log.local_log_start_offset:
+                raise RangeDeletedError(f"The log starts here at {log.local_log_start_offset}") from error
             raise SliceReadError(str(error)) from error
         except (StorageFailure, CorruptMessageError) as error:
             raise SliceReadError(str(error)) from error

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from broker.common.identifiers import TopicIdPartition
 from broker.records.record_batch import BATCH_HEADER_SIZE
-from broker.wal.objects.combined_segment import TABLE_SIZE_MAX, table_row_size_max
+from broker.wal.objects.combined_segment import EVENT_SIZE_MAX, TABLE_SIZE_MAX, table_row_size_max
 from broker.wal.objects.wal_slice import SliceGapError, WalSlice
 from broker.wal.upload.partition_uploads import LeaderTerm, PartitionUploads, Reservation
 from broker.wal.upload.queued_partition import QueuedPartition
 
 ANNOUNCE_WITHIN_MS: Final = 5 * 60_000  # then the orphan sweep may take the object, whose minimum age is twice that
-_ROW_EPOCHS: Final = 4  # of a slice whose bytes are not read yet
+ROW_EPOCHS: Final = 4  # of a slice whose bytes are not read yet
 _OBJECTS_PER_UPLOAD_MAX: Final = 4  # not acknowledged, per allowed upload: a metadata topic that is down stops us
 
 TermOf = Callable[[TopicIdPartition], LeaderTerm | None]
@@ -68,12 +68,13 @@ class SliceRead:
 class CombinedObject:
     """One object from its first read to the acknowledgement of its metadata."""
 
-    __slots__ = ("_left_out", "_reservations", "is_full", "size", "slices", "state", "stored_at_ms")
+    __slots__ = ("_left_out", "_reservations", "is_full", "size", "slices", "state", "stored_at_ms", "table_size")
 
     def __init__(self) -> None:
         self.state = ObjectState.MAKING
         self.slices: list[WalSlice] = []  # in the order they were read; for whoever makes the object to let go
-        self.size = TABLE_SIZE_MAX  # with the bound of the table
+        self.table_size = TABLE_SIZE_MAX  # its bound
+        self.size = self.table_size  # with it
         self.is_full = False
         self.stored_at_ms = 0
         self._reservations: dict[UUID, Reservation] = {}
@@ -92,7 +93,9 @@ class CombinedObject:
     def add(self, each: WalSlice, reservation: Reservation) -> None:
         self.slices.append(each)
         self._reservations[each.slice_id] = reservation
-        self.size += each.size + table_row_size_max(each.partition.topic, len(each.leader_epochs))
+        row_size = table_row_size_max(each.partition.topic, len(each.leader_epochs))
+        self.table_size += row_size
+        self.size += each.size + row_size
 
     def leave_out(self, partition: TopicIdPartition) -> None:
         """Reading it failed: not again for this object."""
@@ -280,9 +283,9 @@ class UploadQueue:
             if self._term_of(partition) != queued.uploads.term:
                 self.deactivate(partition)
                 continue
-            row_size = table_row_size_max(partition.topic, _ROW_EPOCHS)
+            row_size = table_row_size_max(partition.topic, ROW_EPOCHS)
             room = self.limits.max_bytes - making.size - row_size
-            if making.slices and room < BATCH_HEADER_SIZE:
+            if making.slices and (room < BATCH_HEADER_SIZE or making.table_size + row_size > EVENT_SIZE_MAX):
                 return None
             self._reservation_count += 1
             reservation = queued.uploads.reserve(self._reservation_count, queued.first_dirty_ms)

@@ -1,0 +1,1 @@
+"""What a cluster will do and cost, before there is one."""

@@ -1,0 +1,1 @@
+"""Tiered storage in a broker: what joins its parts with topics, requests and metrics (KIP-405)."""
