@@ -12,7 +12,7 @@ WALKS ?= 5000
 STATES ?= 150000
 SUITE_DIR ?=
 
-.PHONY: help install run test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer bench-wal crash chaos soak fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
+.PHONY: help install run server test check format docs model bench bench-scale bench-hotpath bench-peer bench-failover bench-cluster-peer bench-wal bench-kip bench-scaling crash chaos soak sim planted fuzz suite-aiokafka suite-kafka-python suite-librdkafka java-tools lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,27 +28,34 @@ $(STAMP): pyproject.toml requirements.lock
 
 install: $(STAMP) ## set up .venv: the broker, the tests' clients and the checkers
 
-run: $(STAMP) ## start a broker on 127.0.0.1:9092 with its data under ./data/server
+run: $(STAMP) ## three brokers in three zones, a load and a board: wherry demo, with OPTIONS="--no-load --port 19092"
+	@exec $(BIN)/wherry demo $(OPTIONS)
+
+server: $(STAMP) ## one broker on 127.0.0.1:9092, its data under ./data/server; FILE= a properties file
 	@exec $(BIN)/wherry server $(FILE) $(OPTIONS)
 
 test: $(STAMP) ## run every test that can run here, and say what was skipped and why
 	$(BIN)/python -m pytest $(OPTIONS)
 
-check: $(STAMP) ## lint, format, types, import contracts, architecture tests
+check: $(STAMP) ## lint, format, types, import contracts, architecture tests, alarms and boards
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python -m pytest -q tests/architecture tests/monitoring
+	@if command -v promtool >/dev/null; then promtool check rules config/prometheus/alarms.yml; \
+	else echo "promtool is missing (Debian's package prometheus): alarm rules are not checked"; fi
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMP) ## regenerate the reference pages
+docs: $(STAMP) ## regenerate the reference pages, Grafana's boards, and the picture of a broker's page
 	$(BIN)/python -m broker.config.reference
 	$(BIN)/python -m broker.server.protocol_reference
 	$(BIN)/python -m broker.metrics.reference
+	$(BIN)/python config/grafana/boards.py
+	$(BIN)/python -m tests.support.web_page_picture
 
 bench: $(STAMP) ## the canonical workload: throughput, latency, CPU, memory
 	$(BIN)/python benchmarks/workload.py $(OPTIONS)
@@ -58,6 +65,12 @@ bench-scale: $(STAMP) ## 1,500 connections, 10,000 partitions: what they cost, a
 
 bench-wal: $(STAMP) ## replication through buckets beside the usual way: latency, hops, requests, dollars per GB
 	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/wal.py $(OPTIONS)
+
+bench-kip: $(STAMP) ## KIP-1176's comparison: standard and WAL topic, Apache Kafka beside them; writes JSON and plots
+	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/kip.py $(OPTIONS)
+
+bench-scaling: $(STAMP) ## the formulas of docs/scaling.md beside the upload queue in virtual time and three real brokers
+	$(BIN)/python benchmarks/scaling.py $(OPTIONS)
 
 bench-hotpath: $(STAMP) ## produce and fetch beside a small C server: CPU per gigabyte and ratios (needs cc)
 	$(BIN)/python benchmarks/hotpath/hotpath.py $(OPTIONS)
@@ -71,6 +84,10 @@ bench-failover: $(STAMP) ## how long a partition takes no records when its leade
 bench-cluster-peer: $(STAMP) ## three brokers with replication factor 3 beside three of Apache Kafka (needs `make java-tools`)
 	KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python benchmarks/cluster_peer.py $(OPTIONS)
 
+.PHONY: bench-tiering
+bench-tiering: $(STAMP) ## tiered storage: copies, and reads from a bucket beside reads from the local log
+	$(BIN)/python benchmarks/tiering.py $(OPTIONS)
+
 crash: $(STAMP) ## fifty times kill -9 under load; then a thousand seeds of the simulated disk
 	WHERRY_KILLS=50 $(BIN)/python -m pytest -q -s tests/interop/test_crash.py
 	WHERRY_SEEDS=1000 $(BIN)/python -m pytest -q -s tests/properties/test_log_recovery.py tests/simulation
@@ -81,6 +98,10 @@ chaos: $(STAMP) ## faults under load on three brokers: FAULTS=kill|pause|cut|rol
 
 soak: $(STAMP) ## half an hour of replication through faulty buckets: OPTIONS="--seconds 120 --rate 500" for less
 	$(BIN)/python -m tests.cluster.wal_soak $(OPTIONS)
+
+.PHONY: tiered-proof
+tiered-proof: $(STAMP) ## 10 GB through small disks, with faults of a minute: OPTIONS="--gigabytes 2 --segment-megabytes 16"
+	$(BIN)/python -m tests.cluster.tiered_proof $(OPTIONS)
 
 sim: $(STAMP) ## a cluster in virtual time, one process per core: make sim SEEDS=10000; failing seeds are written down
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.hunt --seeds $(SEEDS) --record $(OPTIONS)
@@ -107,10 +128,12 @@ fuzz: $(STAMP) ## a million damaged requests (CASES=) against a running broker, 
 java-tools: ## collect Apache Kafka's tools from Maven Central into .cache (for the tests marked java)
 	tests/java/collect.sh $(KAFKA_VERSION)
 
-lock: $(STAMP) ## write requirements.lock anew from pyproject.toml
+PIP_COMPILE = $(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+	  --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate
+lock: $(STAMP) ## write requirements.lock anew from pyproject.toml, and requirements-runtime.lock, which the image installs
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --all-extras --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
-	  --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate --upgrade --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --all-extras --upgrade --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 
 clean: ## remove what the targets made, except data
 	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,7 @@
 """What tests need from outside is checked once: missing tools skip with a sentence, or fail where they are required.
 
-`WHERRY_REQUIRE=java,kcat,s3` (set by continuous integration) turns the skips of these markers into failures.
+`WHERRY_REQUIRE=java,kcat,s3,browser,promtool,containers,checkout` (set by continuous integration) turns skips of these
+markers into failures.
 """
 
 import os
@@ -9,18 +10,25 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import java_tools, s3_tools
+from tests.support import chromium, docker_tools, java_tools, prometheus_tools, readme, s3_tools
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "java": java_tools.why_not_available,
+    "browser": chromium.why_not_available,
+    "promtool": prometheus_tools.why_not_available,
     "s3": s3_tools.why_not_available,
+    "containers": docker_tools.why_not_available,
+    "checkout": readme.why_no_fresh_checkout,
     "kcat": lambda: None if shutil.which("kcat") else "kcat is missing: install Debian's package kcat",
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     required = set(filter(None, os.environ.get("WHERRY_REQUIRE", "").split(",")))
-    reasons = {marker: reason for marker, check in NEEDS.items() if (reason := check()) is not None}
+    wanted = {
+        marker for marker in NEEDS if marker in required or any(item.get_closest_marker(marker) for item in items)
+    }
+    reasons = {marker: reason for marker in wanted if (reason := NEEDS[marker]()) is not None}
     for marker in required & reasons.keys():
         raise pytest.UsageError(f"tests marked {marker} are required here, but {reasons[marker]}")
     for item in items:

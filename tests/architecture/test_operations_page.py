@@ -26,7 +26,7 @@ def test_a_refused_broker_advises_the_same() -> None:
 
 
 def test_the_metrics_it_names_exist() -> None:
-    named = set(re.findall(r"`((?:kafka|broker)_[a-z_]+)", PAGE)) - _NO_METRICS
+    named = set(re.findall(r"`((?:kafka|broker|org_apache)_[a-z_]+)", PAGE)) - _NO_METRICS
     known = {definition.name for _, definitions in all_metrics() for definition in definitions}
     assert len(named) > 40
     assert named <= known, named - known
@@ -42,11 +42,32 @@ def test_the_lines_of_the_log_it_names_are_written() -> None:
 
 
 def test_what_replication_through_buckets_complains_of_is_on_the_page() -> None:
-    parts = [*PACKAGE.rglob("wal/**/*.py"), *PACKAGE.glob("objectstore/*.py")]
+    parts = [*PACKAGE.rglob("wal/**/*.py"), *PACKAGE.rglob("metadata_topic/*.py"), *PACKAGE.glob("objectstore/*.py")]
     complaint = re.compile(r'(?:\.warning|\.error|\bsay|_say|_tell|_give_up)\((?:[a-z_.]+, )*\s*"([a-z_]+)"')
     events = {event for path in parts for event in complaint.findall(path.read_text())}
     assert len(events) > 30
     assert not [event for event in sorted(events) if f"`{event}`" not in PAGE]
+
+
+def test_what_tiered_storage_complains_of_is_on_the_page() -> None:
+    parts = [
+        *PACKAGE.rglob("tiering/*.py"),
+        *PACKAGE.glob("replication/*remote*.py"),
+        PACKAGE / "replication/tier_state.py",
+    ]
+    complaint = re.compile(r'(?:\.warning|\.error|\.exception|\bsay)\(\s*"([a-z_]+)"')
+    events = {event for path in parts for event in complaint.findall(path.read_text())}
+    assert len(events) > 15
+    assert not [event for event in sorted(events) if f"`{event}`" not in PAGE]
+
+
+def test_the_lines_it_names_of_tiered_storage_are_written() -> None:
+    (section,) = re.findall(r"^### What you see and what to do$(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
+    first_cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| ")]
+    named = {event for cell in first_cells for event in re.findall(r"`([a-z_]+)`", cell)}
+    source = "\n".join(path.read_text() for path in modules())
+    assert len(named) > 20
+    assert not [event for event in named if f'"{event}"' not in source]
 
 
 # Lines of the log that begin like metrics.

@@ -4,7 +4,8 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.setting import Config
-from broker.config.topic_config import TopicConfig, TopicSetting
+from broker.config.topic_config import TopicConfig
+from broker.config.topic_setting import TopicSetting
 from tests.support.node_ids import missing_tests
 from tests.unit.config import settings_proof
 from tests.unit.config.settings_proof import BROKER, REACHES_TOPICS, TOPIC

@@ -11,7 +11,7 @@ from broker.config.topic_config import TopicConfig
 from .source_tree import syntax_trees
 
 # Read while the config is built, in another form, or only to be refused.
-_READ_ELSEWHERE = {"internal_segment_bytes", "remote_storage_enable"}
+_READ_ELSEWHERE = {"internal_segment_bytes", "remote_log_metadata_manager_class_name"}
 
 
 def _attributes_read() -> set[str]:

@@ -26,6 +26,7 @@ import confluent_kafka
 
 from tests.cluster.load import partition_of
 from tests.cluster.replicas import wait_for_identical
+from tests.support.directories import files_under
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, received_bytes
 
 TOPIC: Final = "soak"
@@ -36,7 +37,7 @@ MEASURE_S: Final = 10
 FAULTS_EVERY_S: Final = 5
 FAULTS_MAX: Final = 0.1  # of the requests, for each kind
 SAMPLE_S: Final = 2
-ORPHAN_AGE_S: Final = 300  # the least that can be configured
+ORPHAN_AGE_S: Final = 360  # the least that can be configured
 PATIENCE_S: Final = 120
 RETENTION_S: Final = 300
 MIB: Final = 1 << 20
@@ -197,7 +198,7 @@ def memory_mib(pid: int) -> float:
 def objects_without_metadata(cluster: WalCluster) -> int:
     """Files in the buckets beyond those that their brokers know of."""
     return sum(
-        abs(len(list(place.rglob("*.wal"))) - int(cluster.broker(node_id).metric("broker_wal_objects_live")))
+        abs(len(files_under(place, ".wal")) - int(cluster.broker(node_id).metric("broker_wal_objects_live")))
         for node_id, place in cluster.bucket_directories.items()
     )
 

@@ -161,6 +161,17 @@ async def test_prefixes_end_with_a_slash(store: ObjectStore, folder: str) -> Non
         await store.list_page(folder[:-1])
 
 
+async def test_folders_are_listed_without_what_is_in_them(store: ObjectStore, folder: str) -> None:
+    assert [each async for each in store.list_folders(folder)] == []
+    for key in ("a", "b/1", "b/2", "b-c/1", "c/d/1", "e/1", "f/1"):
+        await store.put(folder + key, b"x")
+    found = [each async for each in store.list_folders(folder)]
+    assert sorted(found) == sorted(f"{folder}{name}/" for name in ("b", "b-c", "c", "e", "f"))
+    assert [each async for each in store.list_folders(f"{folder}c/")] == [f"{folder}c/d/"]
+    with pytest.raises(ValueError, match="prefix"):
+        await store.folder_page(folder[:-1])
+
+
 async def test_keys_with_signs(store: ObjectStore, folder: str) -> None:
     key = f"{folder}A_z-0.9=+@x/00000000000000000001.wal"
     await store.put(key, b"x")

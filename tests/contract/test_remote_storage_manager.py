@@ -19,8 +19,7 @@ from broker.tiering.errors import RemoteResourceNotFoundError
 from broker.tiering.object_remote_storage_manager import PIECE_BYTES
 from broker.tiering.remote_index_cache import RemoteIndexCache
 from broker.tiering.remote_log_chunks import RemoteLogChunks
-from broker.tiering.remote_log_reader import RemoteLogReader
-from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
+from broker.tiering.remote_log_reader import RemoteLogReader, SegmentPart
 from broker.tiering.remote_storage_context import RemoteStorageContext, RemoteStorageSettings
 from broker.tiering.remote_storage_manager import IndexType, RemoteStorageManager, make_remote_storage_manager
 from tests.contract.object_stores import S3
@@ -118,8 +117,9 @@ class Partition:
     def __init__(self, *made: Made) -> None:
         self._segments = [each.segment for each in made]
 
-    async def segment_at(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        return next((each for each in self._segments if each.start_offset <= offset <= each.end_offset), None)
+    async def segment_at(self, offset: int) -> SegmentPart | None:
+        found = (each for each in self._segments if each.start_offset <= offset <= each.end_offset)
+        return next((SegmentPart(each, each.next_offset) for each in found), None)
 
     def local_aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         return [AbortedTransaction(9, 0, upper_bound_offset, upper_bound_offset)]
@@ -140,7 +140,7 @@ async def test_a_log_is_read_from_what_is_stored(manager: RemoteStorageManager, 
             reader = RemoteLogReader(cache, chunks, disk)
             offset, records = 0, bytearray()
             while offset < 6:
-                found = await reader.read(partition, offset, 2500, min_one_message=True, only_committed=True)
+                found = await reader.read(partition, offset, 2500, 6, min_one_message=True, only_committed=True)
                 records += found.records
                 assert [each.producer_id for each in found.aborted or ()] == [8, 9]
                 offset += len(found.records) // len(batches[0])

@@ -41,6 +41,7 @@ PURGATORY = "kafka_server_delayedoperationpurgatory"
 METADATA = "kafka_server_broker_metadata_metrics"
 RAFT = "kafka_server_raft_metrics"
 SESSIONS = "kafka_server_fetchsessioncache"
+READERS = "org_apache_kafka_storage_internals_log_remotestoragethreadpool"
 
 # What one healthy node does not show from outside, and the test that moves it at its owner.
 _FOLLOWING = "tests/unit/metrics/test_fetcher_metrics.py::test_what_following_moves"
@@ -50,9 +51,20 @@ _WAL = "tests/unit/metrics/test_remote_wal_metrics.py::{}"
 _WAL_COUNTS = _WAL.format("test_every_count_of_a_topic_is_a_metric")
 _WAL_OWNERS = _WAL.format("test_every_other_value_is_read_from_its_owner")
 _WAL_TIMES = _WAL.format("test_hops_sizes_and_slices_are_histograms")
+_TIERING = "tests/unit/metrics/test_remote_log_metrics.py::{}"
+_TIERING_THROTTLES = _TIERING.format("test_54_throttling_and_rates")
+_TIERING_TASKS = _TIERING.format("test_54_tasks_and_readers")
+_TIERING_EXPIRED = _TIERING.format("test_54_requests_that_waited_in_vain")
+_REMOTE_STORAGE = "tests/unit/metrics/test_remote_storage_metrics.py::test_every_value_is_read_from_its_owner"
 _PATHS = "tests/unit/metrics/test_replication_path_metrics.py::{}"
+_TIERED_TOPICS = "tests/unit/metrics/test_tiered_topics_metrics.py::test_topics_are_counted_where_they_are_looked_at"
+_DISK = "tests/unit/metrics/test_disk_metrics.py::test_the_volume_is_asked_at_each_scrape"
 _COSTS = "tests/unit/metrics/test_cost_metrics.py::test_every_value_is_read_from_the_meter"
 MOVED_BY_UNIT_TEST = {
+    "broker_disk_free_bytes": _DISK,
+    "broker_disk_size_bytes": _DISK,
+    "broker_tiering_topics_not_tiered": _TIERED_TOPICS,
+    "broker_tiering_metadata_retention_violations": _TIERED_TOPICS,
     "broker_objectstore_requests_total": _OBJECT_STORE,
     "broker_objectstore_bytes_total": _OBJECT_STORE,
     "broker_objectstore_request_seconds": _OBJECT_STORE,
@@ -93,6 +105,61 @@ MOVED_BY_UNIT_TEST = {
     "broker_wal_metadata_consumer_lag_records": _WAL_OWNERS,
     "broker_wal_metadata_failures_total": _WAL_OWNERS,
     "broker_wal_metadata_retention_violations": _WAL_OWNERS,
+    **dict.fromkeys(
+        (
+            f"{TOPIC}_{count}_total"
+            for count in (
+                "remotefetchbytes",
+                "remotefetchrequests",
+                "remotefetcherrors",
+                "remotecopybytes",
+                "remotecopyrequests",
+                "remotecopyerrors",
+                "remotedeleterequests",
+                "remotedeleteerrors",
+                "buildremotelogauxstaterequests",
+                "buildremotelogauxstateerrors",
+            )
+        ),
+        _TIERING.format("test_54_every_count_of_a_topic_is_a_metric_until_the_topic_is_gone"),
+    ),
+    **dict.fromkeys(
+        (
+            f"{TOPIC}_{gauge}"
+            for gauge in (
+                "remotecopylagbytes",
+                "remotecopylagsegments",
+                "remotedeletelagbytes",
+                "remotedeletelagsegments",
+                "remotelogmetadatacount",
+                "remotelogsizebytes",
+                "remotelogsizecomputationtime",
+            )
+        ),
+        _TIERING.format("test_54_gauges_of_partitions_add_up_and_vanish_when_nothing_is_led"),
+    ),
+    "kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent": _TIERING_TASKS,
+    f"{READERS}_remotelogreadertaskqueuesize": _TIERING_TASKS,
+    f"{READERS}_remotelogreaderavgidlepercent": _TIERING_TASKS,
+    "broker_remote_log_read_seconds": _TIERING_TASKS,
+    "broker_remote_log_throttle_seconds": _TIERING_THROTTLES,
+    "broker_remote_log_throttle_longest_seconds": _TIERING_THROTTLES,
+    "kafka_server_rlmcopy_byte_rate": _TIERING_THROTTLES,
+    "kafka_server_rlmfetch_byte_rate": _TIERING_THROTTLES,
+    "kafka_server_delayedremotefetchmetrics_expires_total": _TIERING_EXPIRED,
+    "kafka_server_delayedremotelistoffsetsmetrics_expires_total": _TIERING_EXPIRED,
+    "broker_remote_index_cache_bytes": _REMOTE_STORAGE,
+    "broker_remote_index_cache_memory_bytes": _REMOTE_STORAGE,
+    "broker_remote_index_cache_downloads_total": _REMOTE_STORAGE,
+    "broker_remote_index_cache_corruptions_total": _REMOTE_STORAGE,
+    "broker_remote_log_chunk_cache_bytes": _REMOTE_STORAGE,
+    "broker_remote_log_chunk_fetches_total": _REMOTE_STORAGE,
+    "broker_remote_log_metadata_consumer_lag_records": _REMOTE_STORAGE,
+    "broker_remote_log_metadata_failures_total": _REMOTE_STORAGE,
+    "broker_remote_partitions_being_removed": _REMOTE_STORAGE,
+    "broker_remote_log_leaked_topics": _REMOTE_STORAGE,
+    "broker_remote_log_leaked_partitions_deleted_total": _REMOTE_STORAGE,
+    "broker_remote_log_sweep_errors_total": _REMOTE_STORAGE,
     "broker_replication_bytes_total": _PATHS.format("test_bytes_are_told_by_path_and_zones"),
     "broker_replication_lag_records": _PATHS.format("test_lags_are_those_of_the_follower_furthest_behind"),
     "kafka_server_brokertopicmetrics_remotewalfollowerlagbytes": _PATHS.format(

@@ -19,6 +19,7 @@ from broker.objectstore.s3_object_store import S3ObjectStore
 from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import RecordBatch, batches
 from tests.support.broker_process import BrokerProcess
+from tests.support.directories import files_under
 from tests.support.s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, SeaweedServer
 from tests.support.s3_tools import weed_command
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, segment_files, wait_until_equal
@@ -186,7 +187,7 @@ def test_the_buckets_of_a_cluster(tmp_path: Path) -> None:
         stored = [batch for place in segment_batches(cluster, topic, partitions) for batch in place]
         assert equal == 3 * len(stored)
         place = next(iter(cluster.bucket_directories.values()))
-        lost = sorted(path for path in place.rglob("*.wal"))[-1]
+        lost = files_under(place, ".wal")[-1]
         lost.unlink()
         code, lines = verify(place, "--bootstrap-server", cluster.bootstrap, "--quiet")
         assert code == 1

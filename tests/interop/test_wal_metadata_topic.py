@@ -134,7 +134,7 @@ def test_it_was_created_once_with_settings_of_its_own(cluster: WalCluster) -> No
         "remote.wal.enable": "false",
     }
     assert {name: configs[name] for name in expected} == expected
-    said = [node.log_text().count("wal_metadata_topic_created") for node in cluster.brokers]
+    said = [node.log_text().count("metadata_topic_created") for node in cluster.brokers]
     assert sum(said) == 1, said
 
 

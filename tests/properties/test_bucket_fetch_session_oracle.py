@@ -123,13 +123,13 @@ class Twins:
                 assert hosted.remote_replicas[2].log_end_offset == offset
 
     def told_by_session(self) -> list[Told]:
-        results = self.reader.locate(FOLLOWER, self.session.partitions_to_read(), is_first_read=True)
+        results = self.reader.locate(FOLLOWER, self.session.partitions_to_read(), is_first_read=True)[0]
         return [summary(result) for result in self.session.select_told(results)]
 
     def told_by_looking_at_all(self) -> list[Told]:
         told = []
         for number in self.asked:
-            (result,) = self.reader.locate(FOLLOWER, [self.request(number)], is_first_read=True)
+            (result,) = self.reader.locate(FOLLOWER, [self.request(number)], is_first_read=True)[0]
             is_error = result.error is not ErrorCode.none
             now = (result.high_watermark, result.log_start_offset)
             if result.size_bytes or is_error or now != self.last_told[number]:

@@ -87,13 +87,13 @@ class Twins:
             assert sorted(self.told_by_session()) == sorted(self.told_by_looking_at_all())
 
     def told_by_session(self) -> list[Told]:
-        results = self.reader.locate(CONSUMER, self.session.partitions_to_read(), is_first_read=True)
+        results = self.reader.locate(CONSUMER, self.session.partitions_to_read(), is_first_read=True)[0]
         return [summary(result) for result in self.session.select_told(results)]
 
     def told_by_looking_at_all(self) -> list[Told]:
         requests = [FetchPartition(f"t{number}", 0, offset, 1 << 20) for number, offset in self.offsets.items()]
         told = []
-        for result in self.reader.locate(CONSUMER, requests, is_first_read=True):
+        for result in self.reader.locate(CONSUMER, requests, is_first_read=True)[0]:
             number = int((result.request.topic or "t0")[1:])
             now = (result.high_watermark, result.log_start_offset)
             is_error = result.error is not ErrorCode.none

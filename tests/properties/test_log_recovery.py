@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from broker.common.chance import Chance
 from broker.common.errors import StorageFailure
+from broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from broker.records.record_batch import RecordBatch
 from tests.support.builders import parsed
 from tests.unit.log.log_world import LogWorld
@@ -102,22 +103,25 @@ class CrashStory:
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            kind = self.chance.below(20)
-            if kind < 14:
-                self.append()
-            elif kind < 15:
-                self.flush_in_background()
-            elif kind < 16:
-                self.checkpoint()
-            elif kind < 17:
-                self.epoch += 1
-            elif kind < 18:
-                self.world.disk.budget_bytes = self.world.disk.used_bytes() + self.chance.below(300)
-            elif kind < 19:
-                self.world.disk.heal()
-            else:
-                self.crash()
+            self.step()
         self.crash()
+
+    def step(self) -> None:
+        kind = self.chance.below(20)
+        if kind < 14:
+            self.append()
+        elif kind < 15:
+            self.flush_in_background()
+        elif kind < 16:
+            self.checkpoint()
+        elif kind < 17:
+            self.epoch += 1
+        elif kind < 18:
+            self.world.disk.budget_bytes = self.world.disk.used_bytes() + self.chance.below(300)
+        elif kind < 19:
+            self.world.disk.heal()
+        else:
+            self.crash()
 
     def append(self) -> None:
         producer_id = self.chance.below(3)
@@ -156,8 +160,8 @@ class CrashStory:
         self.world.disk.crash(self.chance)
         if self.chance.below(3) == 0:  # full when it comes back
             self.world.disk.budget_bytes = self.world.disk.used_bytes() + self.chance.below(200)
-        log = self.world.reload(recovery_point=self.recovery_point, close=False)
-        recovered = self.world.batches()
+        log = self.world.reload(recovery_point=self.recovery_point, log_start_offset=self.log_start_offset, close=False)
+        recovered = self.recovered()
         whole = [bytes(batch.buffer) for batch in recovered]
         if whole[: len(self.appended)] == self.appended and whole[len(self.appended) :]:
             assert whole[len(self.appended) :] in [[refused] for refused in self.refused]
@@ -170,6 +174,9 @@ class CrashStory:
         self.recovery_point = min(self.recovery_point, log.recovery_point)
         self.check_producers(recovered)
         log.update_high_watermark(log.log_end_offset)
+
+    def recovered(self) -> list[RecordBatch]:
+        return self.world.batches()
 
     def check_producers(self, recovered: list[RecordBatch]) -> None:
         self.sequences = {}
@@ -191,3 +198,96 @@ def test_acknowledged_batches_survive_power_cuts_with_flush_messages_1(seed: int
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_without_flush_a_power_cut_leaves_a_prefix(seed: int) -> None:
     CrashStory(100_000 + seed).run(60)
+
+
+class TieredCrashStory(CrashStory):
+    """The same with remote storage, which keeps what was copied: local retention, deleted records, and checkpoints of
+    the log start as they come."""
+
+    def __init__(self, seed: int, **config: Any) -> None:
+        super().__init__(seed, tiered=True, local_retention_bytes=Chance(seed).below(3000), **config)
+        self.copied_end = 0
+        self.has_drained = False
+
+    def step(self) -> None:
+        kind = self.chance.below(12)
+        if kind < 7:
+            super().step()
+        elif kind < 9:
+            self.copy()
+        elif kind < 10:
+            self.retain()
+        elif kind < 11:
+            self.log_start_offset = self.world.checkpoint_log_start()
+        elif self.chance.below(4) == 0:
+            self.delete_records()
+
+    def copy(self) -> None:
+        """Some of the closed segments, in order."""
+        bases = self.world.log.segments.base_offsets
+        self.copied_end = max(self.copied_end, bases[self.chance.below(len(bases))])
+        self.world.log.update_highest_remote_offset(self.copied_end - 1)
+
+    def retain(self) -> None:
+        if self.chance.below(4):
+            self.flush_in_background()
+        log = self.world.log
+        log.delete_old_segments()
+        self.has_drained = self.has_drained or log.local_log_start_offset > log.log_start_offset
+        assert log.local_log_start_offset <= max(self.copied_end, log.log_start_offset)
+
+    def delete_records(self) -> None:
+        if self.acknowledged:
+            end_offset = RecordBatch.parse(self.appended[self.acknowledged - 1]).next_offset
+            self.world.log.maybe_increment_log_start_offset(self.chance.below(end_offset + 1), "delete records")
+            if self.chance.below(2):
+                self.retain()
+
+    def crash(self) -> None:
+        copied_end, self.copied_end = self.copied_end, 0
+        super().crash()
+        log = self.world.log
+        assert log.log_start_offset == self.log_start_offset
+        assert log.local_log_start_offset <= max(copied_end, log.log_start_offset), "neither here nor there"
+        self.copied_end = min(copied_end, log.log_end_offset)
+        log.update_highest_remote_offset(self.copied_end - 1)
+
+    def recovered(self) -> list[RecordBatch]:
+        """What is on the disk, behind what was appended below it."""
+        local_start = self.world.log.local_log_start_offset
+        below = [RecordBatch.parse(each) for each in self.appended]
+        return [batch for batch in below if batch.next_offset <= local_start] + self.world.batches()
+
+    def check_producers(self, recovered: list[RecordBatch]) -> None:
+        """Those whose records are all deleted may be forgotten; no epoch of the remote part is."""
+        log = self.world.log
+        known = {each: entry.last_sequence + 1 for each, entry in log.producer_state_manager.producers.items()}
+        self.sequences = {}
+        for batch in recovered:
+            self.sequences[batch.producer_id] = batch.last_sequence + 1
+        present = {batch.producer_id for batch in recovered if batch.next_offset > log.log_start_offset}
+        assert present <= known.keys()
+        assert known == {each: self.sequences[each] for each in known}
+        epochs = LeaderEpochFileCache(self.world.disk, self.world.directory)
+        for batch in recovered:
+            epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        epochs.truncate_from_start(log.log_start_offset)
+        has_records = log.log_end_offset > log.log_start_offset
+        assert log.leader_epochs.entries == epochs.entries or not has_records
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_power_cuts_lose_nothing_of_a_tiered_log_that_is_not_copied(seed: int) -> None:
+    TieredCrashStory(seed, flush_messages=1).run(120)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_without_flush_a_power_cut_leaves_a_prefix_of_a_tiered_log(seed: int) -> None:
+    TieredCrashStory(100_000 + seed).run(120)
+
+
+def test_the_stories_have_remote_parts() -> None:
+    stories = [TieredCrashStory(seed, flush_messages=1) for seed in range(20)]
+    for story in stories:
+        story.run(120)
+    assert sum(story.has_drained for story in stories) > 10

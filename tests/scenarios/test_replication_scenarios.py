@@ -11,6 +11,7 @@ from broker.common.errors import ErrorCode, KafkaError
 from broker.common.identifiers import TopicPartition
 from broker.replication.delayed_delete_records import DeleteRecordsResult
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
+from broker.replication.offset_lookup import ListedOffset, OffsetQuery
 from broker.replication.partition_state import PendingExpandIsr, PendingRecovery, PendingShrinkIsr
 from broker.replication.produce_result import PartitionProduceResult
 from tests.support import datadriven
@@ -196,16 +197,16 @@ class Story:
 
     async def list_offset(self, a: dict[str, str]) -> str:
         try:
-            found = self.world.replicas.list_offset(
-                T,
+            query = OffsetQuery(
                 int(a["timestamp"]),
-                version=int(a.get("version", "10")),
+                int(a.get("version", "10")),
                 replica_id=int(a.get("replica", "-1")),
-                isolation_level=0,
                 current_leader_epoch=int(a.get("epoch", "-1")),
             )
+            found = self.world.replicas.list_offset(T, query)
         except KafkaError as error:
             return error.code.name
+        assert isinstance(found, ListedOffset)
         return f"offset={found.offset} epoch={found.leader_epoch}"
 
     async def end_offset(self, a: dict[str, str]) -> str:

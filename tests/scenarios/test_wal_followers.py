@@ -425,6 +425,7 @@ def test_h8_nothing_is_asked_before_the_handshake(tmp_path: Path) -> None:
         cluster.append(1, *"cd")
         foreign = cluster.upload(1, (0, 2))
         deposed(cluster, 2)
+        cluster.deaf.add(2)
         cluster.elect(2)
         cluster.announce(foreign)
         await asyncio.sleep(2)

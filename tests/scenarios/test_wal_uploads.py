@@ -11,26 +11,31 @@ from pathlib import Path
 import pytest
 
 from broker.common.errors import ErrorCode
-from broker.objectstore.decorated import Operation, Request
+from broker.objectstore.decorated import Operation
 from broker.objectstore.errors import Unavailable
 from broker.objectstore.failing_object_store import Fault, Latency
 from broker.records.append_origin import AppendOrigin
 from broker.records.control_record import ControlRecordType, EndTransactionMarker, end_transaction_marker_batch
 from broker.records.record_batch import batches
+from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
 from broker.wal.objects.combined_segment import CombinedSegment
+from broker.wal.objects.wal_entry import entries_of
+from broker.wal.upload.upload_pace import LATE_SIZE_FACTOR
 from tests.support.builders import batch, parsed
-from tests.support.sim_loop import EPOCH_MS
+from tests.support.sim_loop import EPOCH_MS, SimLoop, simulate
 from tests.unit.wal.upload_world import FOLLOWER, LEADER, LOST, UploadWorld, told
 from tests.unit.wal.wal_world import entry
 
 MEBIBYTE = 1 << 20
 
 
-def produced(world: UploadWorld, *, acks: int, timeout_ms: int = 30_000) -> "asyncio.Task[ErrorCode]":
+def produced(
+    world: UploadWorld, *, acks: int, timeout_ms: int = 30_000, partition: int = 0
+) -> "asyncio.Task[ErrorCode]":
     """One record; the task ends with the answer."""
 
     async def answer() -> ErrorCode:
-        entries = [(world.partition().topic_partition, batch("v"))]
+        entries = [(world.partition(partition).topic_partition, batch("v"))]
         (result,) = await world.replicas.produce(entries, acks=acks, timeout_ms=timeout_ms)
         return result.error
 
@@ -98,18 +103,24 @@ def test_12_open_transactions_and_their_markers_are_uploaded(tmp_path: Path) -> 
     told(tmp_path, story)
 
 
-def test_13_14_objects_are_full_and_within_their_bound(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [1, LATE_SIZE_FACTOR])
+def test_13_14_objects_are_full_and_within_their_bound(tmp_path: Path, factor: int) -> None:
+    """A loop that is late makes larger ones."""
+
     async def story(world: UploadWorld) -> None:
         world.topic(partitions=40)
-        for _ in range(10):
+        if factor > 1:
+            world.be_late()
+        for _ in range(10 * factor):
             for index in range(40):
                 world.append(2, size=4000, partition=index)
         await asyncio.sleep(1)
         sizes = [len(data) for data in world.buckets.objects().values()]
-        assert max(sizes) <= 524_288
-        assert sum(sizes[:-1]) / len(sizes[:-1]) > 0.95 * 524_288
+        assert max(sizes) <= factor * 524_288
+        assert sum(sizes[:-1]) / len(sizes[:-1]) > 0.95 * factor * 524_288
+        assert max(each.size for each in world.publisher.entries) <= factor * 131_072
         for index in range(40):
-            assert world.uploads(index).wal_next == 20
+            assert world.uploads(index).wal_next == 20 * factor
             assert is_contiguous(world.publisher.offsets(index))
 
     told(tmp_path, story)
@@ -131,6 +142,51 @@ def test_16_no_partition_starves_among_two_hundred(tmp_path: Path) -> None:
         assert len(world.publisher.published) < 60  # not one object for each slice
 
     told(tmp_path, story)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("interval_ms", [10, 50, 100])
+def test_many_partitions_with_few_records_share_their_objects(tmp_path: Path, interval_ms: int, acks: int) -> None:
+    """200 partitions of three brokers, and 100 records a second in all: each broker makes as many objects as there are
+    intervals at most, and not one for each record or partition."""
+    seconds = 10
+
+    async def led(world: UploadWorld, partitions: int) -> None:
+        world.topic(partitions=partitions)
+
+        def follow(metadata: RemoteWalCombinedLogSegmentMetadataRecord) -> None:
+            for each in entries_of(metadata):
+                world.fetched(each.end_offset + 1, each.partition.partition)
+
+        for index in range(partitions):
+            world.fetched(0, index)
+        world.publisher.on_published = follow
+        async with world.running():
+            await asyncio.sleep(seconds + 1)
+
+    async def story(loop: SimLoop) -> None:
+        settings = {"remote.wal.combine.interval.ms": str(interval_ms)}
+        worlds = [UploadWorld(tmp_path / str(number), loop, settings) for number in range(3)]
+        counts = (67, 67, 66)
+        brokers = [asyncio.ensure_future(led(world, count)) for world, count in zip(worlds, counts, strict=True)]
+        await asyncio.sleep(0.5)
+        answers = []
+        for _ in range(100 * seconds):
+            broker = loop.random.randrange(3)
+            answers.append(produced(worlds[broker], acks=acks, partition=loop.random.randrange(counts[broker])))
+            await asyncio.sleep(loop.random.uniform(0, 0.02))
+        assert set(await asyncio.gather(*answers)) == {ErrorCode.none}
+        await asyncio.gather(*brokers)
+        entries = [each for world in worlds for each in world.publisher.entries]
+        assert sum(each.end_offset + 1 - each.start_offset for each in entries) == 100 * seconds
+        for world in worlds:
+            made_ms = [each.event_timestamp_ms for each in world.publisher.begun]
+            assert min(later - earlier for earlier, later in itertools.pairwise(made_ms)) >= interval_ms - 1  # rounded
+        objects = sum(len(world.buckets.objects()) for world in worlds)
+        assert objects < 0.7 * 100 * seconds
+        assert objects <= 3 * (loop.time() + 1) * 1000 / interval_ms
+
+    simulate(story)
 
 
 def test_17_a_segment_that_rolls_between_ticks_makes_two_slices(tmp_path: Path) -> None:
@@ -326,30 +382,33 @@ def test_48_live_records_are_not_delayed_by_what_is_uploaded_again(tmp_path: Pat
     told(tmp_path, story, remote_wal_republish_max_bytes_per_second=str(8 * MEBIBYTE))
 
 
-def test_57_memory_is_bounded_while_the_bucket_stalls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [1, LATE_SIZE_FACTOR])
+def test_57_memory_is_bounded_while_the_bucket_stalls(tmp_path: Path, factor: int) -> None:
     async def story(world: UploadWorld) -> None:
-        world.topic(partitions=4)
+        world.topic(partitions=4 * factor)
+        if factor > 1:
+            world.be_late()
         held = most = 0
-        around = world.store._around
+        copy = world.storage.copy_wal_combined_segment
 
-        async def counted(request: Request, call):  # type: ignore[no-untyped-def]
+        async def counted(combined: CombinedSegment) -> None:
             nonlocal held, most
-            held += len(request.body)
+            held += combined.size
             most = max(most, held)
             try:
-                return await around(request, call)
+                await copy(combined)
             finally:
-                held -= len(request.body)
+                held -= combined.size
 
-        world.store._around = counted  # type: ignore[method-assign]
+        world.storage.copy_wal_combined_segment = counted  # type: ignore[method-assign]
         world.store.plan.latency = Latency(10.0)
         for number in range(1000):
-            world.append(size=50_000, partition=number % 4)
-            if number % 10 == 0:
+            world.append(size=50_000, partition=number % (4 * factor))
+            if number % (10 * factor) == 0:
                 await asyncio.sleep(0.1)
             slices = sum(each.size for making in world.combiner.queue.objects for each in making.slices)
-            assert slices <= 524_288
-        assert most <= 4 * 524_288
+            assert slices <= factor * 524_288
+        assert 2 * factor * 524_288 < most <= 4 * factor * 524_288
         assert world.combiner.inflight_count <= 4
 
     told(tmp_path, story, remote_wal_upload_timeout_ms="60000")

@@ -81,6 +81,7 @@ class ClusterStory:
     """`tell` it once.  Other stories of clusters differ in what they override."""
 
     pauses_per_s = 3.0  # of producers, if they did nothing else: the higher, the more records
+    reading_client = LeaderClient
 
     def __init__(self, loop: NodeLoop) -> None:
         self.loop = loop
@@ -91,16 +92,11 @@ class ClusterStory:
         self.complaint_of_a_moment: Violation | None = None
         self.hosts: list[str] = []
         self.partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        self.topics = TopicChurner(AnyBroker(*self._place("admin")), names=3, replication_factor=3, rate=0.7)
+        self.topics = self.make_topics()
         self.producers = [self._producer(number) for number in range(PRODUCERS)]
         self.careless = AcksOneProducer(LeaderClient(*self._place("careless"), self.partitions[0]), "careless")
         self.readers = [
-            ClusterReader(
-                LeaderClient(*self._place("reader"), each),
-                rack="rack-1",
-                gone_below=lambda each=each: self.gone_below(each),
-            )
-            for each in self.partitions
+            self.make_reader(self.reading_client(*self._place("reader"), each), "rack-1") for each in self.partitions
         ]
         self.ledger = GroupLedger(GROUP, TOPIC, PARTITIONS)
         self.members = [
@@ -128,6 +124,12 @@ class ClusterStory:
 
     def make_faults(self) -> ClusterFaults:
         return ClusterFaults(self.cluster, self.hosts, self.seen)
+
+    def make_topics(self) -> TopicChurner:
+        return TopicChurner(AnyBroker(*self._place("admin")), names=3, replication_factor=3, rate=0.7)
+
+    def make_reader(self, client: LeaderClient, rack: str) -> ClusterReader:
+        return ClusterReader(client, rack, gone_below=lambda: self.gone_below(client.partition))
 
     def topic_configs(self) -> dict[str, str]:
         return {"internal.segment.bytes": self.chance.choice(("3000", "100000"))}
@@ -284,8 +286,8 @@ class ClusterStory:
 
     async def check_partition(self, observer: ClusterReader) -> None:
         partition = observer.partition
-        client = LeaderClient(*self._place("auditor"), partition)
-        reader = ClusterReader(client, gone_below=lambda: self.gone_below(partition))
+        client = self.reading_client(*self._place("auditor"), partition)
+        reader = self.make_reader(client, "")
         await reader.read_everything()
         client.close()
         both = zip(reader.values, observer.values, strict=False)

@@ -41,10 +41,14 @@ class ClusterFaults:
     async def strike(self) -> None:
         weights = self.kinds()
         (kind,) = self._chance.choices(list(weights), weights=list(weights.values()))
-        while kind.__name__ not in HARMLESS and self._somebody_lacks_bytes():
-            await asyncio.sleep(POLL_S)
+        if kind.__name__ not in HARMLESS:
+            await self.all_have_their_bytes()
         self._trace(kind.__name__)
         await kind()
+
+    async def all_have_their_bytes(self) -> None:
+        while self._somebody_lacks_bytes():
+            await asyncio.sleep(POLL_S)
 
     def kinds(self) -> dict[Callable[[], Coroutine[Any, Any, None]], int]:
         """What may happen, and how often beside the others."""

@@ -3,9 +3,9 @@
     python -m tests.simulation.hunt --seeds 10000            # `make sim SEEDS=10000`
     python -m tests.simulation.hunt --seeds 200 --stop --jobs 1 --story wal
 
-There are two stories: a cluster, and one that replicates through buckets.  Failing seeds are appended to the story's
-regressions with the commit and what they found; without --record they are only printed.  The exit code is 1 when one
-failed.
+There are three stories: a cluster, one that replicates through buckets, and one whose topics are tiered.  Failing
+seeds are appended to the story's regressions with the commit and what they found; without --record they are only
+printed.  The exit code is 1 when one failed.
 """
 
 import argparse
@@ -22,11 +22,15 @@ from typing import Final
 
 import structlog
 
-from tests.simulation import cluster, wal_cluster
+from tests.simulation import cluster, tiered_cluster, wal_cluster
 
-STORIES: Final = {"cluster": cluster.run, "wal": wal_cluster.run}
+STORIES: Final = {"cluster": cluster.run, "wal": wal_cluster.run, "tiered": tiered_cluster.run}
 HERE: Final = Path(__file__).parent
-REGRESSIONS: Final = {"cluster": HERE / "cluster_regressions.txt", "wal": HERE / "wal_cluster_regressions.txt"}
+REGRESSIONS: Final = {
+    "cluster": HERE / "cluster_regressions.txt",
+    "wal": HERE / "wal_cluster_regressions.txt",
+    "tiered": HERE / "tiered_cluster_regressions.txt",
+}
 COMPLAINT_MAX: Final = 300
 CHUNK: Final = 4
 

@@ -1,8 +1,9 @@
 """Planted bugs: do the tests find what they are for?
 
 Each patch in `planted/` takes one rule out of the product; those in `planted/wal/` are the rules of replication through
-buckets (KIP-1176) without which a model of the protocol loses records, shows foreign ones or stands still.  A patch
-begins with what it breaks, and then names all that must find it:
+buckets (KIP-1176) without which a model of the protocol loses records, shows foreign ones or stands still, those in
+`planted/tiered/` rules of tiered storage (KIP-405).  A patch begins with what it breaks, and then names all that must
+find it:
 
     Found by: tests/scenarios/test_wal_followers.py::test_30_a_deposed_leader_with_a_live_bucket_is_not_believed
     Found by: seeds of wal

@@ -7,23 +7,19 @@
 and belongs into cluster_regressions.txt together with what it found.
 """
 
-import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import structlog
 
 from tests.simulation import cluster
 from tests.simulation.hunt import run_elsewhere
+from tests.simulation.seeds import ONE_SEED, seeds_of
 
 pytestmark = pytest.mark.simulation
 
 SEEDS = int(os.environ.get("WHERRY_CLUSTER_SEEDS", "200"))
-ONE_SEED = os.environ.get("WHERRY_SEED")
-REGRESSIONS = Path(__file__).with_name("cluster_regressions.txt")
+RUNS = seeds_of("cluster_regressions.txt", SEEDS)
 
 FAULTS_AND_STATES = (
     "power cut",
@@ -58,32 +54,12 @@ FAULTS_AND_STATES = (
 )
 
 
-def regressions() -> list[int]:
-    lines = REGRESSIONS.read_text(encoding="utf-8").splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
-
-
-def seeds() -> list[int]:
-    if ONE_SEED is not None:
-        return [int(ONE_SEED)]
-    return list(dict.fromkeys([*regressions(), *range(SEEDS)]))
-
-
 @pytest.fixture(scope="module")
 def totals() -> Counter[str]:
     return Counter()
 
 
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    """Nodes under such faults have much to say."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
-
-
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", RUNS)
 def test_a_cluster_keeps_its_promises_under_faults_and_gets_well(seed: int, totals: Counter[str]) -> None:
     totals += cluster.run(seed).seen
 
@@ -97,7 +73,7 @@ def test_every_fault_and_state_has_occurred(totals: Counter[str]) -> None:
 
 def test_a_run_is_a_function_of_its_seed() -> None:
     """In this process, and in another with other string hashes."""
-    seed = seeds()[0]
+    seed = RUNS[0]
     first = cluster.run(seed)
     for hash_seed in ("0", "4711"):
         assert run_elsewhere("cluster", seed, hash_seed) == first.fingerprint, f"with PYTHONHASHSEED={hash_seed}"

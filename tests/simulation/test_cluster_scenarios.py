@@ -1,12 +1,10 @@
 """Timing rules of replication on a whole cluster in virtual time (Kafka's Partition: ISR and high watermark)."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import pytest
-import structlog
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
@@ -23,14 +21,6 @@ BUSY: Final = TopicPartition("t", 0)
 IDLE: Final = TopicPartition("t", 1)
 ACKS_ALL: Final = -1
 POLL_S: Final = 0.05
-
-
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
 
 
 class _World:

@@ -28,9 +28,9 @@ def test_what_is_to_find_it_exists(patch: Path) -> None:
         assert f"def {function}(" in (planted.ROOT / path).read_text(encoding="utf-8"), name
 
 
-def test_each_rule_of_replication_through_buckets_has_its_line_in_the_docs() -> None:
+def test_each_rule_of_replication_through_buckets_and_of_tiers_has_its_line_in_the_docs() -> None:
     page = (planted.ROOT / "docs/testing.md").read_text(encoding="utf-8")
-    rules = {patch.stem for patch in planted.patches([]) if patch.parent.name == "wal"}
+    rules = {patch.stem for patch in planted.patches([]) if patch.parent.name in ("wal", "tiered")}
     assert {rule for rule in rules if f"| `{rule}` |" not in page} == set()
 
 

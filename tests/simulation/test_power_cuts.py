@@ -7,24 +7,21 @@
 and belongs into regressions.txt together with what it found.
 """
 
-import logging
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from tests.simulation import power_cuts
+from tests.simulation.seeds import ONE_SEED, seeds_of
 
 pytestmark = pytest.mark.simulation
 
 SEEDS = int(os.environ.get("WHERRY_SEEDS", "25"))
-ONE_SEED = os.environ.get("WHERRY_SEED")
-REGRESSIONS = Path(__file__).with_name("regressions.txt")
+RUNS = seeds_of("regressions.txt", SEEDS)
 ROOT = Path(__file__).parents[2]
 
 FAULTS_AND_STATES = (
@@ -58,32 +55,12 @@ FAULTS_AND_STATES = (
 )
 
 
-def regressions() -> list[int]:
-    lines = REGRESSIONS.read_text(encoding="utf-8").splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
-
-
-def seeds() -> list[int]:
-    if ONE_SEED is not None:
-        return [int(ONE_SEED)]
-    return list(dict.fromkeys([*regressions(), *range(SEEDS)]))
-
-
 @pytest.fixture(scope="module")
 def totals() -> Counter[str]:
     return Counter()
 
 
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    """A node under such faults has much to say."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
-
-
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", RUNS)
 def test_what_was_acknowledged_survives_power_cuts_and_full_disks(seed: int, totals: Counter[str]) -> None:
     totals += power_cuts.run(seed).seen
 
@@ -97,7 +74,7 @@ def test_every_fault_and_state_has_occurred(totals: Counter[str]) -> None:
 
 def test_a_run_is_a_function_of_its_seed() -> None:
     """In this process, and in another with other string hashes."""
-    seed = seeds()[0]
+    seed = RUNS[0]
     first = power_cuts.run(seed)
     assert power_cuts.run(seed).fingerprint == first.fingerprint
     script = f"from tests.simulation.power_cuts import run; print(run({seed}).fingerprint)"

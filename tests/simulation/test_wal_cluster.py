@@ -7,26 +7,23 @@
 and belongs into wal_cluster_regressions.txt together with what it found.
 """
 
-import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from tests.simulation import wal_cluster
 from tests.simulation.hunt import run_elsewhere
+from tests.simulation.seeds import ONE_SEED, seeds_of
 
 pytestmark = pytest.mark.simulation
 
 SEEDS = int(os.environ.get("WHERRY_WAL_SEEDS", "200"))
+RUNS = seeds_of("wal_cluster_regressions.txt")
 MINUTES_MAX = 30  # on a machine that does much else
-ONE_SEED = os.environ.get("WHERRY_SEED")
-REGRESSIONS = Path(__file__).with_name("wal_cluster_regressions.txt")
 
 FAULTS_AND_STATES = (
     "healthy run",
@@ -57,27 +54,7 @@ FAULTS_AND_STATES = (
 )
 
 
-def regressions() -> list[int]:
-    lines = REGRESSIONS.read_text(encoding="utf-8").splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
-
-
-def seeds() -> list[int]:
-    if ONE_SEED is not None:
-        return [int(ONE_SEED)]
-    return regressions()
-
-
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    """Nodes under such faults have much to say."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
-
-
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", RUNS)
 def test_a_cluster_keeps_its_promises_when_buckets_fail_as_well(seed: int) -> None:
     wal_cluster.run(seed)
 

@@ -1,12 +1,10 @@
 """Stories of a cluster in three zones, each with a bucket of its own, in virtual time (KIP-1176)."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import pytest
-import structlog
 
 from broker.broker_server import BrokerServer
 from broker.common.errors import ErrorCode
@@ -30,14 +28,6 @@ T: Final = TopicPartition("t", 0)
 ACKS_ALL: Final = -1
 POLL_S: Final = 0.05
 STORE_LATENCY: Final = Latency(0.010)
-
-
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
 
 
 class _World:

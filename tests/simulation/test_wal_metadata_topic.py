@@ -1,24 +1,23 @@
 """`__remote_wal_log_metadata` on a whole cluster in virtual time (KIP-1176)."""
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
-import structlog
 
 from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC
+from broker.common.metadata_topic import MetadataTopicError
 from broker.metadata.configs_image import ConfigResourceType
 from broker.metadata.metadata_image import MetadataImage
-from broker.server.wal import wal_metadata_fetcher
-from broker.server.wal.wal_metadata_endpoint import WalMetadataEndPoint
-from broker.server.wal.wal_metadata_topic import WalMetadataTopic
-from broker.wal.announce.metadata_topic import MetadataTopicError
+from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
+from broker.server.metadata_topic import topic_fetcher
+from broker.server.metadata_topic.metadata_topic_client import MetadataTopicClient
+from broker.server.metadata_topic.topic_endpoint import TopicEndPoint
+from tests.simulation.metadata_topic_stories import tell, until
 from tests.support.sim_cluster import SimCluster, host_name
 from tests.support.sim_metadata_topic import PARTITIONS, SimMember, metadata_partition
-from tests.support.sim_node import NodeLoop, simulate_nodes
 
 pytestmark = pytest.mark.simulation
 
@@ -26,38 +25,8 @@ SEED: Final = 7
 EVERY_PARTITION: Final = range(PARTITIONS)
 
 
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
-
-
-Story = Callable[[SimCluster], Coroutine[Any, Any, None]]
-
-
-def _tell(story: Story) -> None:
-    async def main(loop: NodeLoop) -> None:
-        cluster = SimCluster(loop, dedicated_controller=True)
-        await cluster.start()
-        await story(cluster)
-        cluster.switch_off()
-
-    simulate_nodes(main, seed=SEED)
-
-
-async def _until(condition: Callable[[], bool], seconds: float = 30) -> float:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    while not condition():
-        await asyncio.sleep(0.002)
-        assert loop.time() < began + seconds, "not within the time"
-    return loop.time() - began
-
-
-async def _known(*topics: WalMetadataTopic) -> None:
-    await _until(lambda: all(topic.partition_count == PARTITIONS for topic in topics))
+async def _known(*topics: MetadataTopicClient) -> None:
+    await until(lambda: all(topic.partition_count == PARTITIONS for topic in topics))
 
 
 def _image(cluster: SimCluster) -> MetadataImage:
@@ -91,13 +60,13 @@ def test_the_topic_is_created_once_whoever_needs_it_with_settings_of_its_own() -
                 "max.message.bytes": "4194304",
             }
 
-    _tell(story)
+    tell(story, SEED)
 
 
 def test_too_few_brokers_are_waited_for() -> None:
     async def story(cluster: SimCluster) -> None:
         cluster.nodes[3].kill()
-        await _until(lambda: _image(cluster).brokers[3].fenced)
+        await until(lambda: _image(cluster).brokers[3].fenced)
         async with SimMember(cluster, 1).running() as topic:
             await asyncio.sleep(20)
             assert topic.partition_count is None
@@ -106,7 +75,7 @@ def test_too_few_brokers_are_waited_for() -> None:
             await cluster.start_node(3)
             await _known(topic)
 
-    _tell(story)
+    tell(story, SEED)
 
 
 def test_what_one_broker_appends_others_read_in_order_and_soon() -> None:
@@ -115,24 +84,24 @@ def test_what_one_broker_appends_others_read_in_order_and_soon() -> None:
         async with one.running() as writer, other.running() as reader:
             await _known(writer, reader)
             reader.assign(EVERY_PARTITION)
-            await _until(lambda: all(reader.position(each) == 0 for each in EVERY_PARTITION))
+            await until(lambda: all(reader.position(each) == 0 for each in EVERY_PARTITION))
             for number in range(30):
                 await writer.append(number % 3, [f"{number}".encode(), b"-"])
-                took = await _until(lambda number=number: len(other.told) == 2 * number + 2)  # type: ignore[misc]
+                took = await until(lambda number=number: len(other.told) == 2 * number + 2)  # type: ignore[misc]
                 assert took < 0.05
             for partition in EVERY_PARTITION:
                 assert other.values(partition)[::2] == [f"{number}".encode() for number in range(partition, 30, 3)]
                 assert (reader.position(partition), await reader.end_offset(partition)) == (20, 20)
             assert reader.lag == 0
 
-    _tell(story)
+    tell(story, SEED)
 
 
 def test_an_idle_topic_costs_two_fetches_a_second_and_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetches: Counter[WalMetadataEndPoint] = Counter()
-    fetch = WalMetadataEndPoint.fetch
+    fetches: Counter[TopicEndPoint] = Counter()
+    fetch = TopicEndPoint.fetch
 
-    async def counted(self: WalMetadataEndPoint, *args: Any, **options: Any) -> Any:
+    async def counted(self: TopicEndPoint, *args: Any, **options: Any) -> Any:
         fetches[self] += 1
         return await fetch(self, *args, **options)
 
@@ -141,13 +110,13 @@ def test_an_idle_topic_costs_two_fetches_a_second_and_leader(monkeypatch: pytest
             await _known(topic)
             topic.assign(EVERY_PARTITION)
             await asyncio.sleep(5)
-            monkeypatch.setattr(WalMetadataEndPoint, "fetch", counted)
+            monkeypatch.setattr(TopicEndPoint, "fetch", counted)
             await asyncio.sleep(30)
             leaders = {cluster.leader_of(metadata_partition(each)) for each in EVERY_PARTITION}
             assert len(fetches) == len(leaders)
             assert all(55 <= count <= 61 for count in fetches.values()), fetches
 
-    _tell(story)
+    tell(story, SEED)
 
 
 def test_a_new_assignment_does_not_wait_for_a_parked_fetch() -> None:
@@ -157,19 +126,19 @@ def test_a_new_assignment_does_not_wait_for_a_parked_fetch() -> None:
             for first, second in ((0, 1), (1, 2), (0, 2)):
                 topic.assign([])
                 topic.assign([first])
-                await _until(lambda first=first: topic.position(first) is not None)  # type: ignore[misc]
+                await until(lambda first=first: topic.position(first) is not None)  # type: ignore[misc]
                 await asyncio.sleep(0.2)
                 topic.assign([first, second])
-                took = await _until(lambda second=second: topic.position(second) is not None)  # type: ignore[misc]
+                took = await until(lambda second=second: topic.position(second) is not None)  # type: ignore[misc]
                 assert took < 0.05
 
-    _tell(story)
+    tell(story, SEED)
 
 
 class _Publishing:
     """Numbers, one after the other per partition, several at a time; whatever is not acknowledged is sent again."""
 
-    def __init__(self, topic: WalMetadataTopic) -> None:
+    def __init__(self, topic: MetadataTopicClient) -> None:
         self.is_over = False
         self.acknowledged: dict[int, list[bytes]] = {each: [] for each in EVERY_PARTITION}
         self.longest_wait = 0.0
@@ -210,14 +179,14 @@ def test_nothing_is_lost_and_the_order_is_kept_when_a_leader_changes(fault: str)
                 await asyncio.sleep(1)
                 before = {each: len(publishing.acknowledged[each]) for each in led}
                 await _strike(cluster, fault, victim)
-                await _until(lambda: all(cluster.leader_of(metadata_partition(each)) != victim for each in led))
+                await until(lambda: all(cluster.leader_of(metadata_partition(each)) != victim for each in led))
                 assert all(before.values())
                 await asyncio.sleep(8)  # until who is missing has left the ISR
                 assert all(len(publishing.acknowledged[each]) > before[each] + 40 for each in led)
                 await _heal(cluster, fault, victim)
                 await asyncio.sleep(4)
                 publishing.is_over = True
-            await _until(lambda: reader.lag == 0)
+            await until(lambda: reader.lag == 0)
             for partition in EVERY_PARTITION:
                 assert _first_times(other.values(partition)) == publishing.acknowledged[partition]
 
@@ -243,12 +212,12 @@ def test_nothing_is_lost_and_the_order_is_kept_when_a_leader_changes(fault: str)
         else:
             await cluster.start_node(victim)
 
-    _tell(story)
+    tell(story, SEED)
 
 
 def test_a_restart_goes_on_where_it_was_and_without_a_position_by_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behaviour 54, as far as the metadata is concerned."""
-    monkeypatch.setattr(wal_metadata_fetcher, "HISTORY_RECORDS_MAX", 50)
+    monkeypatch.setattr(topic_fetcher, "HISTORY_RECORDS_MAX", 50)
 
     async def story(cluster: SimCluster) -> None:
         retention = {"rwlmm.config.remote.wal.log.metadata.topic.retention.ms": "100000"}
@@ -266,12 +235,53 @@ def test_a_restart_goes_on_where_it_was_and_without_a_position_by_timestamp(monk
             async with member.running() as reader, fresh.running() as first_time:
                 reader.assign(EVERY_PARTITION)
                 first_time.assign(EVERY_PARTITION)
-                await _until(lambda: all(fresh.values(each)[-1:] == [b"149"] for each in EVERY_PARTITION))
-                await _until(lambda: all(member.values(each)[-1:] == [b"149"] for each in EVERY_PARTITION))
+                await until(lambda: all(fresh.values(each)[-1:] == [b"149"] for each in EVERY_PARTITION))
+                await until(lambda: all(member.values(each)[-1:] == [b"149"] for each in EVERY_PARTITION))
         for partition in EVERY_PARTITION:
             assert 45 <= int(fresh.values(partition)[0]) <= 55  # a hundred seconds ago
             first = int(member.values(partition)[0])
-            assert 75 <= first <= 95  # a minute before it stopped, as this member has it
+            if partition == combined_event_partition_of(2, PARTITIONS):
+                assert 45 <= first <= 55  # of its own objects, whatever it knew
+            else:
+                assert 75 <= first <= 95  # a minute before it stopped, as this member has it
             assert member.values(partition) == [f"{number}".encode() for number in range(first, 150)]
 
-    _tell(story)
+    tell(story, SEED)
+
+
+def test_what_is_new_is_heard_of_while_hours_of_history_are_read() -> None:
+    async def story(cluster: SimCluster) -> None:
+        one, other = SimMember(cluster, 1), SimMember(cluster, 2)
+        async with one.running() as writer, other.running() as reader:
+            await _known(writer, reader)
+            past = [f"{number}".encode().ljust(20_000) for number in range(300)]
+            for partition in EVERY_PARTITION:
+                for value in past:
+                    await writer.append(partition, [value])
+            reader.assign(EVERY_PARTITION)
+            for number in range(3):
+                await asyncio.sleep(0.5)
+                await _heard_soon(writer, other, f"new {number}".encode())
+            assert reader.lag > 100
+            await until(lambda: reader.lag == 0 and all(reader.has_caught_up(each) for each in EVERY_PARTITION))
+            for partition in EVERY_PARTITION:
+                assert [each for each in other.values(partition) if len(each) == 20_000] == past
+                reader.read_again(partition)
+            other.told.clear()
+            for number in range(3, 6):
+                await asyncio.sleep(0.5)
+                await _heard_soon(writer, other, f"new {number}".encode())
+            assert not any(reader.has_caught_up(each) for each in EVERY_PARTITION)
+            await until(lambda: all(reader.has_caught_up(each) for each in EVERY_PARTITION))
+            for partition in EVERY_PARTITION:
+                news = [f"new {number}".encode() for number in range(6)]
+                assert sorted(other.values(partition)) == sorted([*past, *news])
+                assert reader.position(partition) == len(past) + len(news)
+
+    async def _heard_soon(writer: MetadataTopicClient, reader: SimMember, value: bytes) -> None:
+        for partition in EVERY_PARTITION:
+            await writer.append(partition, [value])
+        took = await until(lambda: all(value in reader.values(partition) for partition in EVERY_PARTITION))
+        assert took < 0.1
+
+    tell(story, SEED)

@@ -1,6 +1,7 @@
 """One real broker process for tests: started, asked, killed and started again on the same data."""
 
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -27,10 +28,16 @@ QUICK = {
 PORTS_BELOW_EPHEMERAL = range(10_000, 32_000)  # below what Linux gives to clients (ip_local_port_range)
 
 
+# None comes twice before all have: whoever was given one may not listen there yet.
+_ports = itertools.chain.from_iterable(
+    random.sample(PORTS_BELOW_EPHEMERAL, len(PORTS_BELOW_EPHEMERAL)) for _ in itertools.count()
+)
+
+
 def free_port() -> int:
     """A port that stays free for whoever listens on it again after a restart: no outgoing connection takes it."""
     while True:
-        port = random.choice(PORTS_BELOW_EPHEMERAL)
+        port = next(_ports)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port

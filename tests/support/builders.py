@@ -33,6 +33,7 @@ from broker.replication.fetch_session_cache import FetchSessionCache
 from broker.replication.follower_fetchers import FollowerFetchers
 from broker.replication.partition import Partition
 from broker.replication.produce_result import PartitionProduceResult
+from broker.replication.remote_log import RemoteLog
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import replica_selector
 from broker.schemas.cluster_metadata import (
@@ -114,10 +115,18 @@ def batch(
 
 
 def log_environment(
-    *, file_system: FileSystem | None = None, clock: SettableClock | None = None, seed: int = 1
+    *,
+    file_system: FileSystem | None = None,
+    clock: SettableClock | None = None,
+    seed: int = 1,
+    is_remote_storage_enabled: bool = False,
 ) -> LogEnvironment:
     return LogEnvironment(
-        file_system or OsFileSystem(), clock or SettableClock(), Chance(seed), LogMetrics(MetricsRegistry())
+        file_system or OsFileSystem(),
+        clock or SettableClock(),
+        Chance(seed),
+        LogMetrics(MetricsRegistry()),
+        is_remote_storage_enabled=is_remote_storage_enabled,
     )
 
 
@@ -214,6 +223,7 @@ class ReplicaWorld:
         *,
         broker_id: int = LOCAL_BROKER_ID,
         fetchers: "Callable[[ReplicaWorld], FollowerFetchers] | None" = None,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         self.now_ms = 1_000_000
         self.is_fenced = False
@@ -221,7 +231,10 @@ class ReplicaWorld:
         self.config = ConfigHolder(broker_config({"log.dirs": str(directory), **(properties or {})}))
         self.metadata = MetadataCache()
         self.alter_partition = RecordingAlterPartitionManager()
-        self.logs = LogSource(directory, log_environment(clock=self.clock), self.topic_config)
+        environment = log_environment(
+            clock=self.clock, is_remote_storage_enabled=self.config.current.remote_log_storage_system_enable
+        )
+        self.logs = LogSource(directory, environment, self.topic_config)
         self.replicas = ReplicaManager(
             local_broker_id=broker_id,
             config=self.config,
@@ -234,6 +247,7 @@ class ReplicaWorld:
             monotonic_ms=lambda: self.now_ms,
             is_fenced=lambda: self.is_fenced,
             fetchers=fetchers(self) if fetchers is not None else None,
+            remote_log=remote_log,
             replica_selector=replica_selector(
                 self.config.current.replica_selector_class, broker_id, self.metadata, lambda: self.now_ms
             ),

@@ -9,7 +9,15 @@ from broker.common.buffers import Buffer
 from broker.objectstore.errors import Corrupt, NotFound, PreconditionFailed, Refused
 from broker.objectstore.object_keys import check_key, check_prefix
 from broker.objectstore.object_store import ObjectStore
-from broker.objectstore.objects import DELETE_MANY_MAX, ListPage, ObjectHead, ObjectInfo, Upload, UploadedPart
+from broker.objectstore.objects import (
+    DELETE_MANY_MAX,
+    FolderPage,
+    ListPage,
+    ObjectHead,
+    ObjectInfo,
+    Upload,
+    UploadedPart,
+)
 
 
 class MemoryObjectStore(ObjectStore):
@@ -53,6 +61,14 @@ class MemoryObjectStore(ObjectStore):
         shown = keys[: self._page_size]
         objects = [ObjectInfo(key, len(self.objects[key]), self.modified_ms[key]) for key in reversed(shown)]
         return ListPage(objects, shown[-1] if len(keys) > len(shown) else None)
+
+    async def folder_page(self, prefix: str, continuation: str | None = None) -> FolderPage:
+        check_prefix(prefix)
+        below = {key.removeprefix(prefix) for key in self.objects if key.startswith(prefix)}
+        folders = sorted({f"{prefix}{rest.partition('/')[0]}/" for rest in below if "/" in rest})
+        rest = [each for each in folders if each > (continuation or "")]
+        shown = rest[: self._page_size]
+        return FolderPage(shown, shown[-1] if len(rest) > len(shown) else None)
 
     async def delete_many(self, keys: Sequence[str]) -> None:
         assert len(keys) <= DELETE_MANY_MAX, len(keys)

@@ -9,12 +9,16 @@ class RecordingLeaderWal(LeaderWal):
     def __init__(self) -> None:
         self.falls_back: set[int] = set()
         self.appended_bytes: list[int] = []
+        self.awaited_count = 0
         self.asked: list[tuple[int, int]] = []  # replica and fetch offset
         self.fallback_bytes: dict[int, int] = {}
         self.log_start_moves = 0
 
     def appended(self, size_bytes: int) -> None:
         self.appended_bytes.append(size_bytes)
+
+    def awaited(self) -> None:
+        self.awaited_count += 1
 
     def serves_records(self, replica_id: int, fetch_offset: int) -> bool:
         self.asked.append((replica_id, fetch_offset))

@@ -24,6 +24,7 @@ from broker.protocol.requests import decode_request, decode_response, encode_req
 from broker.replication.alter_partition_manager import AlterPartitionAnswer, IsrMember, LeaderAndIsr, ProposedIsr
 from broker.replication.bucket_follower import MakeBucketFollower
 from broker.replication.partition import Partition
+from broker.replication.remote_log import RemoteLog
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager
 from broker.schemas.cluster_metadata import (
     BrokerEndpoint,
@@ -128,7 +129,13 @@ class ClusterBroker(ReplicaWorld):
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
         directory = cluster.directory / str(broker_id)
-        super().__init__(directory, cluster.properties, broker_id=broker_id, fetchers=self._make_fetchers)
+        super().__init__(
+            directory,
+            cluster.properties,
+            broker_id=broker_id,
+            fetchers=self._make_fetchers,
+            remote_log=cluster.remote_log,
+        )
         self.logs.had_clean_shutdown = False
         self.replicas.context.alter_partition_manager = cluster
         self.replicas.context.broker_epoch = self._broker_epoch
@@ -167,12 +174,16 @@ class ClusterBroker(ReplicaWorld):
             connector.address_of,
             connect,
             make_bucket_follower=self.bucket_follower_maker(),
+            remote_log=self._cluster.remote_log,
         )
         return self.fetchers
 
 
 class ReplicaCluster:
-    """`cut` holds pairs (from, to) that cannot connect; `tamper(source, response)` may change what answers say."""
+    """`cut` holds pairs (from, to) that cannot connect; `tamper(source, response)` may change what answers say.
+
+    `remote_log` is what every broker asks about remote storage.
+    """
 
     def __init__(
         self,
@@ -181,8 +192,10 @@ class ReplicaCluster:
         broker_ids: tuple[int, ...] = (1, 2, 3),
         properties: Mapping[str, str] | None = None,
         make_bucket_follower: MakeBucketFollower | None = None,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         self.directory = directory
+        self.remote_log = remote_log
         self.make_bucket_follower = make_bucket_follower
         self.properties = dict(properties or {})
         self.metadata_version = 25

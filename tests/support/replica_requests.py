@@ -14,6 +14,7 @@ from broker.protocol.requests import (
     has_request_header_tags,
 )
 from broker.protocol.response_schema import RequestSchema
+from broker.replication.remote_log import RemoteLog
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 from tests.support.builders import LISTENER, ReplicaWorld, settle
@@ -51,8 +52,10 @@ class Answer:
 class RequestWorld(ReplicaWorld):
     """Calls handlers as the dispatcher does."""
 
-    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
-        super().__init__(directory, properties)
+    def __init__(
+        self, directory: Path, properties: dict[str, str] | None = None, *, remote_log: RemoteLog | None = None
+    ) -> None:
+        super().__init__(directory, properties, remote_log=remote_log)
         self.register_brokers(1, 2)
 
     def start(self, handler: Callable[..., Any], api_key: ApiKey, version: int, entity: Any, **options: Any) -> Answer:

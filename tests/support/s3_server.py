@@ -156,7 +156,7 @@ class SeaweedServer(S3Server):
         """Whether each bucket takes an object: the port is open before they are made, and before there are volumes."""
         if _status(self.url) is None:
             return False
-        client = self._signing_client()
+        client = self.client()
         try:
             for bucket in self._buckets:
                 client.put_object(Bucket=bucket, Key="ready", Body=b"x")
@@ -167,7 +167,8 @@ class SeaweedServer(S3Server):
             client.close()
         return True
 
-    def _signing_client(self) -> Any:
+    def client(self) -> Any:
+        """One of botocore that may do everything."""
         return botocore.session.get_session().create_client(
             "s3",
             endpoint_url=self.url,

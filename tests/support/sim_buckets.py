@@ -13,7 +13,7 @@ from typing import ClassVar, Final, TypeVar
 
 from broker.common.chance import Chance
 from broker.objectstore.decorated import DecoratedObjectStore, Operation, Request
-from broker.objectstore.errors import BucketNotFound, ObjectStoreError
+from broker.objectstore.errors import BucketNotFound, ObjectStoreError, Throttled
 from broker.objectstore.failing_object_store import FailingObjectStore, FaultPlan, Latency
 from broker.objectstore.object_store import ObjectStore
 from broker.wal.storage.bucket_wal_storage_manager import BucketWalStorageManager
@@ -51,6 +51,7 @@ class SimBucket(DecoratedObjectStore):
         self.faults = FailingObjectStore(self.store, Chance(loop.random.getrandbits(64)))
         super().__init__(self.faults)
         self.latency = LATENCY
+        self.refused: frozenset[Operation] = frozenset()  # kinds of requests that are answered with 503
         self.asked: list[Asked] = []
         self.bytes_read = 0
         self._chance = Chance(loop.random.getrandbits(64))
@@ -68,11 +69,12 @@ class SimBucket(DecoratedObjectStore):
 
     @property
     def is_troubled(self) -> bool:
-        return self.faults.plan != FaultPlan() or self.latency != LATENCY
+        return self.faults.plan != FaultPlan() or self.latency != LATENCY or bool(self.refused)
 
     def heal(self) -> None:
         self.faults.plan = FaultPlan()
         self.latency = LATENCY
+        self.refused = frozenset()
 
     async def _around(self, request: Request, call: Callable[[], Awaitable[T]]) -> T:
         work = self._loop.create_task(
@@ -89,6 +91,8 @@ class SimBucket(DecoratedObjectStore):
         self._trace(f"{self._loop.time():.9f} {self.name} {request.operation} {request.key}")
         answer: T | ObjectStoreError
         try:
+            if request.operation in self.refused:
+                raise Throttled(f"{self.name}: {request.operation} {request.key}: injected")
             answer = await call()
         except ObjectStoreError as error:
             answer = error
@@ -99,15 +103,25 @@ class SimBucket(DecoratedObjectStore):
 
 
 class SimBuckets:
-    """The buckets of one run by their URLs; `install` makes them those that `SimWalStorageManager` finds."""
+    """The buckets of one run by their URLs; `install` makes them those that storage managers find."""
 
     def __init__(self, loop: SimLoop, zones: int, trace: Callable[[str], None] = lambda line: None) -> None:
         self.urls = [f"file:///zone-{zone}" for zone in range(zones)]
         self.by_url = {url: SimBucket(loop, url, trace) for url in self.urls}
+        self._loop, self._trace = loop, trace
+
+    def add(self, url: str) -> SimBucket:
+        """One of no zone."""
+        bucket = self.by_url[url] = SimBucket(self._loop, url, self._trace)
+        return bucket
 
     def install(self) -> None:
         """For this context, and the nodes started in it."""
         _buckets.set(self)
+
+    @staticmethod
+    def installed() -> "SimBuckets":
+        return _buckets.get()
 
     async def open(self, url: str) -> ObjectStore:
         if url not in self.by_url:

@@ -66,7 +66,10 @@ class SimConnection:
             answer.set_exception(ConnectionResetError("closed"))
             return answer
         self._waiting.append((api_key, version, self._correlation_id, answer))
-        self._stream.write(encode_request(api_key, version, self._correlation_id, "sim", entity))
+        try:
+            self._stream.write(encode_request(api_key, version, self._correlation_id, "sim", entity))
+        except OSError:  # the reader has not heard of it yet
+            self.close()
         return answer
 
     async def _read(self) -> None:
@@ -176,6 +179,7 @@ def fetch_request(
     leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
     rack: str = "",
+    only_committed: bool = False,
 ) -> Any:
     schema = RequestSchema.of(ApiKey.FETCH, version)
     wanted = schema.FetchPartition(
@@ -191,7 +195,7 @@ def fetch_request(
         max_wait=milliseconds(max_wait_ms),
         min_bytes=1,
         max_bytes=size_max,
-        isolation_level=0,
+        isolation_level=int(only_committed),
         session_id=0,
         session_epoch=-1,
         topics=(schema.FetchTopic(topic=partition.topic, partitions=(wanted,)),),

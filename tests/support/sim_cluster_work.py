@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.common.errors import ErrorCode
@@ -11,7 +11,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
 from broker.records.memory_records_builder import MemoryRecordsBuilder
-from broker.records.record_batch import batches
+from broker.records.record_batch import RecordBatch, batches
 from tests.support.sim_client import Violation, error_of_fetch, fetch_request, produce_request
 from tests.support.sim_cluster_client import NO_REPLICA, AnyBroker, LeaderClient
 
@@ -21,6 +21,7 @@ DELETIONS_PER_S: Final = 0.5
 SWITCHES_PER_S: Final = 0.4
 RESOURCE_TOPIC: Final = 2
 SET: Final = 0
+DELETE: Final = 1
 
 
 class AcksOneProducer:
@@ -98,9 +99,17 @@ class Reassigner:
 
 async def set_topic_config(client: AnyBroker, topic: str, name: str, value: str) -> bool:
     """Until it is so; False when there is no such topic."""
+    return await set_topic_configs(client, topic, {name: value})
+
+
+async def set_topic_configs(client: AnyBroker, topic: str, values: Mapping[str, str | None]) -> bool:
+    """All at once, None for a config that is taken away; as `set_topic_config`."""
     schema = RequestSchema.of(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-    config = schema.AlterableConfig(name=name, config_operation=SET, value=value)
-    resource = schema.AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic, configs=(config,))
+    configs = tuple(
+        schema.AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
+        for name, value in values.items()
+    )
+    resource = schema.AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic, configs=configs)
     request = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
     while True:
         try:
@@ -112,7 +121,8 @@ async def set_topic_config(client: AnyBroker, topic: str, name: str, value: str)
         if error in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
             return error is ErrorCode.none
         if error not in client.retriable:
-            raise Violation(f"{name}={value} for {topic} was answered {error.name}")
+            message = answer.responses[0].error_message
+            raise Violation(f"{dict(values)} for {topic} was answered {error.name}: {message}")
         client.on_refused()
         await client.pause()
 
@@ -173,6 +183,8 @@ class RecordDeleter:
 class ClusterReader:
     """Reads one partition from the beginning, with leader epochs: what was read once stays, and offsets are dense."""
 
+    only_committed = False
+
     def __init__(self, client: LeaderClient, rack: str = "", gone_below: Callable[[], int] = lambda: 0) -> None:
         """`rack`: where it is; a leader elsewhere may send it to a follower that is near.  `gone_below`: records below
         that offset may be deleted; None stands for those that were not read."""
@@ -208,6 +220,7 @@ class ClusterReader:
             leader_epoch=self._client.leader_epoch,
             last_fetched_epoch=self._last_epoch,
             rack=self._rack,
+            only_committed=self.only_committed,
         )
         try:
             answer = await self._client.ask_once(ApiKey.FETCH, self._version, request)
@@ -220,13 +233,17 @@ class ClusterReader:
             self.seen["fetch from a follower"] += is_from_follower
             self._take(offset, answer.responses[0].partitions[0])
         elif error is ErrorCode.offset_out_of_range and offset < self._gone_below():
-            self.values.extend([None] * (self._gone_below() - offset))
+            await self.skip(offset)
         elif error in self._client.retriable or (is_from_follower and error is ErrorCode.offset_out_of_range):
             self.seen[f"fetch {error.name}"] += 1
             self._client.on_refused()
             await self._client.pause()
         else:
             raise Violation(f"a fetch of {self.partition} from {offset} was answered {error.name}")
+
+    async def skip(self, offset: int) -> None:
+        """What was deleted from `offset` on."""
+        self.values.extend([None] * (self._gone_below() - offset))
 
     def _take(self, offset: int, data: Any) -> None:
         diverging = getattr(data, "diverging_epoch", None)
@@ -243,9 +260,14 @@ class ClusterReader:
             if not batch.is_crc_valid():
                 raise Violation(f"{self.partition}: the batch at {batch.base_offset} has a wrong CRC")
             self._last_epoch = max(self._last_epoch, batch.partition_leader_epoch)
+            is_hidden = self.hides(batch, data)
             for record in batch.records():
                 if record.offset < offset:
                     continue  # a batch is served whole
                 if record.offset != len(self.values):
                     raise Violation(f"{self.partition}: offset {record.offset} follows {len(self.values) - 1}")
-                self.values.append(bytes(record.value or b""))
+                self.values.append(b"" if is_hidden else bytes(record.value or b""))
+
+    def hides(self, batch: RecordBatch, data: Any) -> bool:
+        """Whether an application is not shown the records of a batch of this answer."""
+        return batch.is_control

@@ -174,6 +174,10 @@ class SimFileSystem:
         self._failing.clear()
         self.budget_bytes = None
 
+    def erase(self) -> None:
+        """Another disk, an empty one, in its place."""
+        self._root = _Directory()
+
     def used_bytes(self) -> int:
         return _used(self._root)
 

@@ -61,6 +61,7 @@ class SimLoop(asyncio.SelectorEventLoop):
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
         self._now = 0.0
+        self.seconds_per_look = 0.0  # that pass whenever somebody looks at the clock
         self.on_quiet: Callable[[], None] = lambda: None  # called before each jump of the time
         selector = _TimeJump()
         super().__init__(selector=selector)
@@ -70,6 +71,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(lambda _, context: self.failures.append(context))
 
     def time(self) -> float:
+        self._now += self.seconds_per_look
         return self._now
 
     def advance(self, seconds: float) -> None:

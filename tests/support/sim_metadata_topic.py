@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC, TopicPartition
+from broker.common.metadata_topic import MetadataRecord
 from broker.config.config_holder import ConfigHolder
 from broker.server.leader_connector import LeaderConnector
-from broker.server.wal.wal_metadata_positions import WalMetadataPositions
-from broker.server.wal.wal_metadata_topic import WalMetadataTopic
-from broker.wal.announce.metadata_topic import MetadataRecord
+from broker.server.metadata_topic.metadata_topic_client import MetadataTopicClient
+from broker.server.outside import Outside
+from broker.server.wal.wal_metadata_topic import wal_metadata_topic
 from tests.support.builders import broker_config
 from tests.support.sim_cluster import SimCluster
 from tests.support.sim_disk import SimFileSystem
@@ -53,7 +54,7 @@ class SimMember:
         self.told += [(partition, record) for record in records]
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[WalMetadataTopic]:
+    async def running(self) -> AsyncIterator[MetadataTopicClient]:
         """With the metadata of the broker as it is now."""
         node = self._cluster.nodes[self.broker_id]
         assert node.node is not None and node.node.broker is not None
@@ -63,28 +64,22 @@ class SimMember:
                 {
                     "controller.quorum.voters": f"{self.broker_id}@127.0.0.1:9190",
                     "request.timeout.ms": "3000",
+                    "log.dirs": str(DIRECTORY),
                     **self._properties,
                 }
             )
         )
         host = self._cluster.network.host(f"member-{self.broker_id}")
         connector = LeaderConnector(self.broker_id, config, broker.cache, lambda: -1, host)
-        topic = WalMetadataTopic(
+        topic = wal_metadata_topic(
             self.broker_id,
             config,
             broker.cache,
             broker.forwarding,
             connector.address_of,
-            WalMetadataPositions(
-                self.file_system,
-                SimDiskExecutor(self._cluster.loop),
-                DIRECTORY,
-                read_again_seconds=self._read_again,
-            ),
             self._on_metadata,
-            network=host,
-            clock=self.clock,
-            chance=node.chance(),
+            Outside(self.clock, node.chance(), self.file_system, SimDiskExecutor(self._cluster.loop), host),
+            read_again_seconds=self._read_again,
         )
         async with topic.running():
             yield topic

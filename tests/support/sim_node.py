@@ -304,6 +304,16 @@ class SimNode:
         self.file_system.is_on = True
         self.file_system.kill()
 
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it as this node, which must be on: what it schedules dies with the node."""
+        assert self._context is not None, f"{self.name} is off"
+        return self._context.run(function, *args, **kwargs)
+
+    def empty_disk(self) -> None:
+        """The machine, which is off, gets another disk."""
+        assert self._context is None, f"{self.name} is on"
+        self.file_system.erase()
+
     def chance(self) -> Chance:
         """A source of its own, from the seed of the run."""
         return Chance(self._loop.random.getrandbits(64))

@@ -3,7 +3,7 @@
 `sample` is cheap and looks at what the living brokers think; `check_logs` reads their logs.  Neither changes anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -58,6 +58,7 @@ class ClusterObserver:
     """Remembers leaders by epoch, high watermarks, and every batch that was ever committed or written."""
 
     def __init__(self, cluster: SimCluster) -> None:
+        self.lossy: frozenset[str] = frozenset()  # topics that may lose what is committed (unclean elections)
         self._cluster = cluster
         self._leaders: dict[tuple[TopicIdPartition, int], int] = {}
         self._high_watermarks: dict[tuple[TopicIdPartition, int, int], int] = {}
@@ -116,7 +117,7 @@ class ClusterObserver:
                 f"{name.topic_partition}: ISR {partition.maximal_isr} is not within the replicas {partition.replicas}"
             )
         registration = self._cluster.registration(name)
-        if registration is not None and registration.leader_epoch == epoch:
+        if registration is not None and registration.leader_epoch == epoch and name.topic not in self.lossy:
             self._check_members(partition, registration, high_watermark)
 
     def _check_members(self, partition: Partition, registration: PartitionRegistration, high_watermark: int) -> None:
@@ -155,7 +156,7 @@ class ClusterObserver:
     def _check_log(self, node_id: int, node: SimNode, name: TopicIdPartition, log: UnifiedLog) -> None:
         batches = list(parse_batches(log_bytes(node, log)))
         where = f"{name.topic_partition} on broker {node_id}"
-        expected, epoch = log.log_start_offset, -1
+        expected, epoch = log.local_log_start_offset, -1
         if batches and batches[0].base_offset < expected:
             expected = batches[0].base_offset  # records are deleted one by one, files when all in them are
         for batch in batches:
@@ -174,7 +175,7 @@ class ClusterObserver:
 
     def _check_committed(self, where: str, name: TopicIdPartition, batches: list[Batch]) -> None:
         committed = self._committed.setdefault(name, {})
-        for found in batches:
+        for found in () if name.topic in self.lossy else batches:
             known = committed.setdefault(found.base_offset, found)
             if known != found:
                 raise Violation(f"{where}: {found} is below the high watermark, {known} was committed")
@@ -184,9 +185,9 @@ class ClusterObserver:
         entries = log.leader_epochs.entries
         index = -1
         for batch in batches:
-            if batch.next_offset <= log.log_start_offset:
+            if batch.next_offset <= log.local_log_start_offset:
                 continue
-            first_offset = max(batch.base_offset, log.log_start_offset)
+            first_offset = max(batch.base_offset, log.local_log_start_offset)
             while index + 1 < len(entries) and entries[index + 1].start_offset <= first_offset:
                 index += 1
             if index < 0 or entries[index].epoch != batch.leader_epoch:
@@ -206,6 +207,11 @@ class ClusterObserver:
                 f"{partition.topic_partition} on broker {node_id}: a follower's log ends at {log.log_end_offset}, its "
                 f"epochs are {entries}"
             )
+
+    @property
+    def committed(self) -> Mapping[TopicIdPartition, Mapping[int, Batch]]:
+        """What `check_logs` has seen below a high watermark, by base offset."""
+        return self._committed
 
     # In the end
 
@@ -231,7 +237,8 @@ class ClusterObserver:
                     raise Violation(f"{name.topic_partition}: broker {node_id} has no log")
                 contents[node_id] = log_bytes(self._cluster.nodes[node_id], log)
                 found = set(parse_batches(contents[node_id]))
-                if any(batch.next_offset > log.log_start_offset and batch not in found for batch in committed.values()):
+                start_offset = log.local_log_start_offset
+                if any(batch.next_offset > start_offset and batch not in found for batch in committed.values()):
                     raise Violation(f"{name.topic_partition} on broker {node_id}: committed batches are missing")
             if len(set(_from_a_common_start(list(contents.values())))) != 1:
                 sizes = {node_id: len(content) for node_id, content in contents.items()}

@@ -21,6 +21,7 @@ from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.bucket_follower import MakeBucketFollower
 from broker.replication.leader_wal import LeaderWal
 from broker.replication.partition import Partition
+from broker.replication.remote_log import RemoteLog
 from broker.server.leader_connector import LeaderConnector
 from broker.server.wal.remote_leader_epochs import RemoteLeaderEpochs
 from broker.wal.follow.wal_fetcher import WalFetcher
@@ -202,6 +203,7 @@ class WalReplicaCluster(ReplicaCluster):
         properties: Mapping[str, str] | None = None,
         uploads_itself: bool = True,
         may_fall_back: bool = False,
+        remote_log: RemoteLog | None = None,
     ) -> None:
         self.buckets = {bucket_of(broker_id): MemoryObjectStore(bucket_of(broker_id)) for broker_id in broker_ids}
         self.dead_buckets: set[str] = set()
@@ -214,7 +216,9 @@ class WalReplicaCluster(ReplicaCluster):
         self.deaf: set[int] = set()
         self.objects_made = 0
         self.uploaded_at_ms = 1000  # what objects say of themselves
-        super().__init__(directory, broker_ids=broker_ids, properties={**_PROPERTIES, **(properties or {})})
+        super().__init__(
+            directory, broker_ids=broker_ids, properties={**_PROPERTIES, **(properties or {})}, remote_log=remote_log
+        )
 
     def make_broker(self, broker_id: int) -> ClusterBroker:
         return WalBroker(self, broker_id)

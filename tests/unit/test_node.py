@@ -37,6 +37,9 @@ async def test_both_halves_start_and_the_announcement_has_the_real_ports(tmp_pat
             f"  try         kcat -b 127.0.0.1:{client} -L",
         ]
         assert announcement(node, 1.234)[0].endswith("is ready after 1.23 s")
+        status = await node.status()
+        assert (status["node_id"], status["not_ready"], status["cluster"]["controller_id"]) == (1, None, 1)
+        assert [each["state"] for each in status["cluster"]["brokers"]] == ["serving"]
         assert not (tmp_path / CLEAN_MARKER).exists()
     assert not node.is_ready
     assert (tmp_path / CLEAN_MARKER).exists()
@@ -68,6 +71,10 @@ async def test_a_controller_and_a_broker_that_joins_it(tmp_path: Path) -> None:
             assert broker.broker is not None
             assert broker.broker.identity.cluster_id == cluster_id
             assert broker.controller is None
+            assert (await broker.status())["cluster"]["controller_id"] == 9
+            seen = await controller.status()
+            assert (seen["roles"], seen["cluster_id"]) == (["controller"], cluster_id)
+            assert (seen["cluster"]["controller_id"], len(seen["cluster"]["brokers"])) == (9, 1)
         meta = (tmp_path / "broker" / "meta.properties").read_text()
         assert f"cluster.id={cluster_id}" in meta
         (tmp_path / "broker" / "meta.properties").write_text(meta.replace(str(cluster_id), "MkU3OEVBNTcwNTJENDM2Qk"))

@@ -1,6 +1,7 @@
 import dataclasses
 
 from broker.cli.wal_pointers import WalPointers, slice_digest
+from broker.common.metadata_topic import MetadataRecord
 from broker.schemas.remote_wal_metadata import (
     RemoteLogSegmentState,
     RemoteWalPartitionInvalidateRecord,
@@ -8,7 +9,6 @@ from broker.schemas.remote_wal_metadata import (
     encode,
     slice_records,
 )
-from broker.wal.announce.metadata_topic import MetadataRecord
 from broker.wal.objects.wal_entry import entries_of
 
 from .wal_look_world import BAR, FOO, NOW_MS, URL, LookWorld

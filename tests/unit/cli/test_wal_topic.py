@@ -8,11 +8,11 @@ import pytest
 from broker.cli import wal_topic
 from broker.cli.wal_topic import ClusterView, WalTopicReader
 from broker.common.errors import ErrorCode
+from broker.common.metadata_topic import MetadataRecord, MetadataTopicError
 from broker.config.value_types import HostPort
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import ResponseSchema
 from broker.records.memory_records_builder import records_batch
-from broker.wal.announce.metadata_topic import MetadataRecord, MetadataTopicError
 
 ZERO = timedelta()
 TOPIC = "__remote_wal_log_metadata"

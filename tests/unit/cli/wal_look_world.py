@@ -6,7 +6,7 @@ from broker.cli.wal_bucket import WalBucket
 from broker.cli.wal_pointers import WalPointers
 from broker.cli.wal_topic import ClusterView
 from broker.common.identifiers import TopicIdPartition
-from broker.wal.announce.metadata_topic import MetadataRecord
+from broker.common.metadata_topic import MetadataRecord
 from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
 from broker.wal.objects.object_key import WalObjectKey
 from broker.wal.objects.wal_slice import WalSlice

@@ -27,7 +27,7 @@ _LOG_TASKS = f"{_LOG}/test_log_housekeeper.py::test_the_times_of_the_tasks_are_s
 _CHECKPOINTS = f"{_LOG}/test_log_manager.py::test_the_times_of_checkpoints_are_settings"
 _AUTO_CREATION = f"{_SERVER}/test_auto_topic_creation_manager.py"
 _DEFAULTS = f"{_AUTO_CREATION}::test_other_topics_have_the_brokers_defaults_and_the_time_of_a_request"
-_OFFSETS_TOPIC = f"{_AUTO_CREATION}::test_the_offsets_topic_has_the_shape_of_the_settings"
+_OFFSETS_TOPIC = f"{_SERVER}/test_topic_spec.py::test_the_offsets_topic_has_the_shape_of_the_settings"
 _ASKED_AT_A_TIME = f"{_UNIT}/replication/test_replica_fetcher.py::test_what_a_follower_asks_for_at_a_time_is_a_setting"
 _ASKED_OF_A_LEADER = f"{_SERVER}/test_remote_leader_endpoint.py::test_a_fetch_says_who_asks_and_what"
 _SESSIONS = f"{_GROUP}/test_join_group.py::test_07_the_bounds_of_session_timeouts_are_settings"
@@ -43,11 +43,23 @@ _THROTTLE_WINDOW = f"{_UNIT}/replication/test_replication_throttle.py::test_the_
 _WAL = f"{_UNIT}/wal"
 _WAL_SETTINGS = "tests/scenarios/test_wal_settings.py"
 _BUCKET_SETTINGS = f"{_WAL}/storage/test_wal_storage_context.py::test_every_setting_gets_where_it_belongs"
-_POINTERS_TOPIC = f"{_SERVER}/wal/test_wal_metadata_topic_creator.py::test_what_the_settings_say"
+_TOPIC_SPEC = f"{_SERVER}/test_topic_spec.py"
+_POINTERS_TOPIC = f"{_TOPIC_SPEC}::test_the_metadata_topic_of_the_wal_has_the_shape_of_the_settings"
 _OTHER_PREFIXES = f"{_CONFIG}/test_remote_wal_settings.py::test_other_prefixes_name_the_same_settings"
 _THROUGH_A_BUCKET = f"{_UNIT}/replication/test_partition.py::test_which_partitions_go_through_a_bucket"
 _SWEEPS = f"{_WAL}/retention/test_wal_object_sweeper.py::test_a_broker_sweeps_by_its_settings"
 _COST_POLICY = f"{_WAL_SETTINGS}::test_what_waits_for_the_price_of_requests_is_a_setting"
+
+_TIERING_RULES = f"{_CONFIG}/test_remote_log_rules.py"
+_TIERING_SETTINGS = f"{_CONFIG}/test_remote_log_settings.py"
+_TIERED_BUCKET = f"{_UNIT}/tiering/test_remote_storage_context.py::test_every_setting_gets_where_it_belongs"
+_TIERED_TOPIC = f"{_SERVER}/test_topic_spec.py::test_the_metadata_topic_of_tiered_storage_has_the_shape_of_the_settings"
+_TIERED_METADATA = (
+    f"{_UNIT}/tiering/test_topic_based_remote_log_metadata_manager.py::test_the_settings_are_those_of_the_broker"
+)
+_TIERED_QUOTAS = f"{_UNIT}/tiering/test_remote_quota.py::test_the_settings_are_those_of_now"
+_REMOTE_READERS = f"{_UNIT}/tiering/test_remote_log_access.py::test_32_too_many_reads_are_refused"
+_TIERING_PREFIXES = f"{_TIERING_SETTINGS}::test_other_prefixes_name_the_same_settings"
 
 # The broker's value is what its topics begin with; what it does is proven by the topics' own setting.
 REACHES_TOPICS: Final = f"{_CONFIG}/test_topic_config.py::test_each_setting_of_the_broker_reaches_its_topics"
@@ -223,6 +235,59 @@ BROKER: Final = {
     "remote.wal.fallback.lag.ms": f"{_WAL_SETTINGS}::test_when_a_leader_sends_records_itself_is_a_setting",
     "remote.wal.republish.mode": f"{_WAL}/upload/test_backfill.py::test_it_can_be_switched_off",
     "remote.wal.republish.max.bytes.per.second": f"{_WAL}/upload/test_backfill.py::test_it_keeps_to_its_rate",
+    "remote.list.offsets.request.timeout.ms": (
+        f"{_UNIT}/replication/test_remote_offset_lookups.py::test_the_brokers_timeout_is_that_of_now"
+    ),
+    "remote.log.storage.system.enable": f"{_TIERING_RULES}::test_topics_are_tiered_only_where_nodes_have_it_on",
+    "remote.log.storage.manager.class.name": _TIERED_BUCKET,
+    "remote.log.storage.manager.impl.prefix": _TIERING_PREFIXES,
+    "remote.log.metadata.manager.class.name": f"{_TIERING_SETTINGS}::test_what_is_accepted",
+    "remote.log.metadata.manager.impl.prefix": _TIERING_PREFIXES,
+    "remote.log.metadata.manager.listener.name": (
+        f"{_TIERING_RULES}::test_the_metadata_topic_is_reached_through_a_listener_of_brokers"
+    ),
+    "remote.log.manager.thread.pool.size": f"{_TIERING_SETTINGS}::test_pools_may_be_as_large_as_the_one_of_before",
+    "remote.log.manager.copier.thread.pool.size": (
+        f"{_UNIT}/tiering/test_remote_log_manager.py::test_so_many_copy_at_once_as_the_setting_says"
+    ),
+    "remote.log.manager.copy.max.bytes.per.second": _TIERED_QUOTAS,
+    "remote.log.manager.copy.quota.window.num": _TIERED_QUOTAS,
+    "remote.log.manager.copy.quota.window.size.seconds": _TIERED_QUOTAS,
+    "remote.log.manager.fetch.max.bytes.per.second": _TIERED_QUOTAS,
+    "remote.log.manager.fetch.quota.window.num": _TIERED_QUOTAS,
+    "remote.log.manager.fetch.quota.window.size.seconds": _TIERED_QUOTAS,
+    "remote.log.manager.expiration.thread.pool.size": (
+        f"{_UNIT}/tiering/test_remote_log_manager.py::test_so_many_expire_at_once_as_the_setting_says"
+    ),
+    "remote.log.manager.task.interval.ms": (
+        f"{_UNIT}/tiering/test_remote_log_manager.py::test_how_long_tasks_rest_is_a_setting"
+    ),
+    "remote.log.metadata.custom.metadata.max.bytes": (
+        f"{_UNIT}/tiering/test_copy_task.py::test_the_limit_of_custom_metadata_is_a_setting"
+    ),
+    "remote.log.index.file.cache.total.size.bytes": (
+        f"{_UNIT}/tiering/test_remote_index_cache.py::test_52_the_limit_follows_the_settings"
+    ),
+    "remote.log.reader.threads": _REMOTE_READERS,
+    "remote.log.reader.max.pending.tasks": _REMOTE_READERS,
+    "remote.fetch.max.wait.ms": (
+        "tests/scenarios/test_remote_fetch.py::test_31_a_remote_fetch_that_is_too_slow_is_empty"
+    ),
+    "rlmm.config.remote.log.metadata.topic.num.partitions": _TIERED_TOPIC,
+    "rlmm.config.remote.log.metadata.topic.replication.factor": _TIERED_TOPIC,
+    "rlmm.config.remote.log.metadata.topic.retention.ms": _TIERED_TOPIC,
+    "rlmm.config.remote.log.metadata.consume.wait.ms": _TIERED_METADATA,
+    "rlmm.config.remote.log.metadata.initialization.retry.max.timeout.ms": _TIERED_METADATA,
+    "rlmm.config.remote.log.metadata.initialization.retry.interval.ms": _TIERED_METADATA,
+    "log.local.retention.bytes": REACHES_TOPICS,
+    "log.local.retention.ms": REACHES_TOPICS,
+    "rsm.config.bucket": _TIERED_BUCKET,
+    "rsm.config.key.prefix": _TIERED_BUCKET,
+    "rsm.config.endpoint.url": _TIERED_BUCKET,
+    "rsm.config.region": _TIERED_BUCKET,
+    "rsm.config.access.key": _TIERED_BUCKET,
+    "rsm.config.secret.key": _TIERED_BUCKET,
+    "rsm.config.path.style": _TIERED_BUCKET,
     "group.min.session.timeout.ms": _SESSIONS,
     "group.max.session.timeout.ms": _SESSIONS,
     "group.initial.rebalance.delay.ms": (f"{_GROUP}/test_join_group.py::test_03_the_delay_of_a_new_group_is_a_setting"),
@@ -242,6 +307,9 @@ BROKER: Final = {
     "offsets.commit.timeout.ms": f"{_CONTEXT}::test_the_time_for_a_commit_is_a_setting",
     "wherry.price.list": f"{_UNIT}/wal/cost/test_prices.py::test_prices_are_those_of_the_settings",
     "wherry.price.cross.zone.dollars.per.gb": f"{_UNIT}/wal/cost/test_prices.py::test_prices_are_those_of_the_settings",
+    "wherry.remote.log.read.ahead.chunks": (
+        f"{_UNIT}/server/tiering/test_tiered_storage.py::test_how_far_reads_look_ahead_is_a_setting"
+    ),
     "wherry.fault.switch.enable": f"{_UNIT}/test_node.py::test_faults_can_be_set_on_loopback_or_where_it_is_allowed",
 }
 
@@ -276,7 +344,15 @@ TOPIC: Final = {
         f"{_UNIT}/replication/test_group_commit.py::test_acks_all_needs_enough_replicas_acks_one_does_not"
     ),
     "remote.wal.enable": _THROUGH_A_BUCKET,
-    "remote.storage.enable": f"{_CONFIG}/test_topic_config.py::test_validation_in_kafkas_words",
+    "local.retention.bytes": (
+        f"{_CONFIG}/test_topic_config.py::test_records_stay_on_local_disks_as_long_as_all_unless_said_otherwise"
+    ),
+    "local.retention.ms": (
+        f"{_CONFIG}/test_topic_config.py::test_records_stay_on_local_disks_as_long_as_all_unless_said_otherwise"
+    ),
+    "remote.log.copy.disable": f"{_TIERING_RULES}::test_topics_that_may_not_be_tiered_so",
+    "remote.log.delete.on.disable": f"{_TIERING_RULES}::test_tiering_ends_only_with_what_is_in_the_bucket",
+    "remote.storage.enable": f"{_TIERING_RULES}::test_topics_that_may_not_be_tiered_so",
     "retention.bytes": f"{_LOG}/test_log_retention.py::test_35_size_keeps_at_least_the_limit",
     "retention.ms": f"{_LOG}/test_log_retention.py::test_35_time_stops_at_the_first_segment_that_is_young_enough",
     "segment.bytes": f"{_LOG}/test_leader_append.py::test_the_batches_of_a_call_are_one_write_per_segment",

@@ -4,6 +4,7 @@ from broker.common.errors import InvalidConfigError
 from broker.config.accepted import REFUSED, reason_without_effect
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.config.properties import parse_properties
+from broker.config.remote_log_settings import METADATA_PREFIX, STORAGE_PREFIX, RemoteLogSettings
 from broker.config.remote_wal_settings import RemoteWalSettings
 from broker.config.setting import ConfigError
 from broker.config.value_types import HostPort, Listener, Voter
@@ -53,7 +54,10 @@ OTHER_DEFAULTS = {
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 
 OUR_OWN = {"metrics.http.listener"} | {
-    setting.name for own in (RemoteWalSettings, WherrySettings) for setting in own.settings()
+    setting.name
+    for own in (RemoteWalSettings, RemoteLogSettings, WherrySettings)
+    for setting in own.settings()
+    if own is not RemoteLogSettings or setting.name.startswith((STORAGE_PREFIX, METADATA_PREFIX))
 }
 
 

@@ -68,7 +68,7 @@ def test_only_the_list_of_topics_changes_while_brokers_run() -> None:
         ("remote.wal.cost.policy", ("latency", "balanced", "economy"), ("cheap",)),
         ("remote.wal.object.retention.mode", ("local", "replicated"), ("ever",)),
         ("remote.wal.republish.mode", ("untiered", "local-retention", "none"), ("all",)),
-        ("remote.wal.orphan.min.age.ms", ("300000",), ("299999",)),
+        ("remote.wal.orphan.min.age.ms", ("360000",), ("359999",)),
         ("rwlmm.config.remote.wal.log.metadata.producer.acks", ("all", "-1", "1"), ("0",)),
         ("remote.wal.fetch.threads", ("1",), ("0",)),
     ],

@@ -3,7 +3,9 @@ import pytest
 from broker.common.errors import InvalidConfigError
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.config.setting import ConfigError
-from broker.config.topic_config import TopicConfig, TopicSetting
+from broker.config.topic_config import TopicConfig
+from broker.config.topic_setting import TopicSetting
+from tests.support.tiered_topics import DISABLED, FIT, MISFITS, TIERED, TIERING, WITHOUT_DELETION
 
 from . import kafka_settings
 
@@ -69,6 +71,8 @@ def test_own_values_win_over_the_brokers() -> None:
         ({"log_message_timestamp_before_max_ms": "5"}, "message_timestamp_before_max_ms", 5),
         ({"log_message_timestamp_type": "LogAppendTime"}, "message_timestamp_type", "LogAppendTime"),
         ({"min_insync_replicas": "2"}, "min_insync_replicas", 2),
+        ({"log_local_retention_bytes": "5"}, "local_retention_bytes", 5),
+        ({"log_local_retention_ms": "5"}, "local_retention_ms", 5),
         ({"log_retention_bytes": "5"}, "retention_bytes", 5),
         ({"log_retention_minutes": "5"}, "retention_ms", 300_000),
         ({"log_index_size_max_bytes": "5"}, "segment_index_bytes", 5),
@@ -107,9 +111,6 @@ def test_validation_in_kafkas_words() -> None:
         TopicConfig.validate("retention.msec", "1")
     with pytest.raises(InvalidConfigError, match=r"^retention\.ms='soon': not a whole number"):
         TopicConfig.validate("retention.ms", "soon")
-    with pytest.raises(InvalidConfigError, match=r"^Tiered Storage functionality is disabled in the broker"):
-        TopicConfig.validate("remote.storage.enable", "true")
-    TopicConfig.validate("remote.storage.enable", "false")
 
 
 def test_values_must_fit_together() -> None:
@@ -141,6 +142,32 @@ def test_topics_through_a_bucket_are_checked_with_their_names() -> None:
         TopicConfig.validate_all(compacting, wanted, "t")
 
 
+def test_tiered_topics_are_checked_whole_and_against_what_they_were() -> None:
+    tiering = BROKER.with_overrides(TIERING)
+    for _, given in FIT:
+        TopicConfig.validate_all(tiering, given, "t")
+    for given, sentence in MISFITS:
+        with pytest.raises(InvalidConfigError, match=sentence):
+            TopicConfig.validate_all(tiering, given, "t")
+    with pytest.raises(InvalidConfigError, match=DISABLED):
+        TopicConfig.validate_all(BROKER, TIERED, "t")
+    for after in ({}, {"remote.storage.enable": "false"}):
+        with pytest.raises(InvalidConfigError, match=WITHOUT_DELETION):
+            TopicConfig.validate_all(tiering, after, "t", TIERED)
+        for config in (tiering, BROKER):
+            TopicConfig.validate_all(config, {**after, "remote.log.delete.on.disable": "true"}, "t", TIERED)
+
+
+def test_what_brokers_say_counts_for_tiered_topics() -> None:
+    local = BROKER.with_overrides({**TIERING, "log.local.retention.ms": "5000"})
+    TopicConfig.validate_all(local, TIERED, "t")
+    with pytest.raises(InvalidConfigError, match=r"^local\.retention\.ms=5000: it must be at most retention\.ms=4999"):
+        TopicConfig.validate_all(local, {**TIERED, "retention.ms": "4999"}, "t")
+    compacting = BROKER.with_overrides({**TIERING, "log.cleanup.policy": "compact"})
+    with pytest.raises(InvalidConfigError, match="cannot be compacted"):
+        TopicConfig.validate_all(compacting, TIERED, "t")
+
+
 def test_a_listed_topic_is_as_if_it_said_so_itself() -> None:
     config = BROKER.with_overrides({"remote.wal.topics": "t,o.*"})
     assert TopicConfig.is_listed_for_remote_wal(config, "t", {})
@@ -169,3 +196,5 @@ def test_throttled_replicas_are_all_or_pairs_of_partition_and_broker(name: str) 
 def test_records_stay_on_local_disks_as_long_as_all_unless_said_otherwise(local: str, effective: int) -> None:
     config = TopicConfig.effective(BROKER, {"retention.ms": "5000", "local.retention.ms": local})
     assert config.local_retention_ms_effective == effective
+    config = TopicConfig.effective(BROKER, {"retention.bytes": "5000", "local.retention.bytes": local})
+    assert config.local_retention_bytes_effective == effective

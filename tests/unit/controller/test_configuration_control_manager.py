@@ -1,3 +1,5 @@
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -6,8 +8,10 @@ from broker.common.errors import ErrorCode
 from broker.config.describe import ConfigSource
 from broker.controller.api_error import NO_ERROR, ApiError
 from broker.controller.configuration_control_manager import AlterConfigOperation, ConfigChange
+from broker.controller.topic_control_manager import CreatableTopic
 from broker.metadata.configs_image import ConfigResource, ConfigResourceType
 from broker.schemas.cluster_metadata import ConfigRecord
+from tests.support.tiered_topics import DISABLED, FIT, MISFITS, READ_ONLY, TIERED, TIERING, WITHOUT_DELETION
 from tests.unit.controller.controller_support import ControlWorld
 
 SET, DELETE = AlterConfigOperation.SET, AlterConfigOperation.DELETE
@@ -191,3 +195,106 @@ def test_topics_are_listed_where_nodes_have_a_bucket_and_for_all_brokers(world: 
     assert properties(world, DEFAULTS) == {"remote.wal.topics": "a,t.*"}
     for described, expected in ((before, "false"), (world.configuration.describe_topic("t", {}), "true")):
         assert {entry.name: entry.value for entry in described}["remote.wal.enable"] == expected
+
+
+# Tiered storage
+
+
+def tiering_world() -> ControlWorld:
+    given: dict[str, Any] = {name.replace(".", "__"): text for name, text in TIERING.items()}
+    world = ControlWorld(**given)
+    world.start_brokers(1)
+    world.create_topic("t", (1,))
+    return world
+
+
+def created(world: ControlWorld, topic: str, configs: Mapping[str, str]) -> ApiError:
+    (result,) = world.apply(world.topics.create_topics([CreatableTopic(name=topic, configs=dict(configs))]))
+    return result.error
+
+
+def set_all(world: ControlWorld, configs: Mapping[str, str]) -> ApiError:
+    return alter(world, TOPIC, *((name, SET, text) for name, text in configs.items()))
+
+
+def replace_all(world: ControlWorld, configs: Mapping[str, str]) -> ApiError:
+    return world.apply(world.configuration.legacy_alter_configs({TOPIC: dict(configs)}))[TOPIC]
+
+
+def assert_refused(error: ApiError, sentence: str) -> None:
+    assert error.code is ErrorCode.invalid_config
+    assert re.search(sentence, error.message or "")
+
+
+@pytest.mark.parametrize("given", [given for _, given in FIT], ids=[name for name, _ in FIT])
+def test_tiered_topics_whose_settings_fit(given: Mapping[str, str]) -> None:
+    assert created(tiering_world(), "new", given) == NO_ERROR
+    for change in (set_all, replace_all):
+        world = tiering_world()
+        assert change(world, given) == NO_ERROR
+        assert properties(world) == given
+
+
+@pytest.mark.parametrize(("given", "sentence"), MISFITS)
+def test_tiered_topics_whose_settings_do_not_fit(given: Mapping[str, str], sentence: str) -> None:
+    world = tiering_world()
+    assert_refused(created(world, "new", given), sentence)
+    assert_refused(set_all(world, given), sentence)
+    assert_refused(replace_all(world, given), sentence)
+    assert (list(world.image.topics.by_name), properties(world)) == (["t"], {})
+
+
+@pytest.mark.parametrize(("given", "sentence"), MISFITS)
+def test_each_setting_may_be_the_one_too_many(given: Mapping[str, str], sentence: str) -> None:
+    """Whatever is set last, the whole of it is looked at."""
+    for last in given:
+        world = tiering_world()
+        rest = {name: text for name, text in given.items() if name != last}
+        if set_all(world, rest) == NO_ERROR:
+            assert_refused(alter(world, TOPIC, (last, SET, given[last])), sentence)
+            assert properties(world) == rest
+
+
+def test_what_no_longer_covers_a_setting_is_not_deleted() -> None:
+    world = tiering_world()
+    assert set_all(world, {**TIERED, "retention.ms": "-1", "local.retention.ms": "-1"}) == NO_ERROR
+    assert_refused(alter(world, TOPIC, ("retention.ms", DELETE, None)), r"^local\.retention\.ms=-1: it cannot be")
+    assert_refused(alter(world, TOPIC, ("cleanup.policy", APPEND, "compact")), "cannot be compacted")
+
+
+def test_topics_are_tiered_where_nodes_have_it_on(world: ControlWorld) -> None:
+    assert_refused(created(world, "new", TIERED), DISABLED)
+    assert_refused(set_all(world, TIERED), DISABLED)
+    assert_refused(replace_all(world, TIERED), DISABLED)
+    assert set_all(world, {"remote.storage.enable": "false"}) == NO_ERROR
+
+
+def test_internal_topics_are_not_tiered() -> None:
+    world = tiering_world()
+    for name in ("__consumer_offsets", "__remote_log_metadata", "__remote_wal_log_metadata"):
+        assert_refused(created(world, name, TIERED), f"^The topic {name} is internal")
+        assert created(world, name, {}) == NO_ERROR
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        error = alter(world, resource, ("remote.storage.enable", SET, "true"))
+        assert_refused(error, f"^The topic {name} is internal")
+
+
+def test_tiering_ends_only_with_what_is_in_the_bucket() -> None:
+    for before in (TIERED, READ_ONLY):
+        world = tiering_world()
+        assert set_all(world, before) == NO_ERROR
+        assert_refused(alter(world, TOPIC, ("remote.storage.enable", SET, "false")), WITHOUT_DELETION)
+        assert_refused(alter(world, TOPIC, ("remote.storage.enable", DELETE, None)), WITHOUT_DELETION)
+        assert_refused(replace_all(world, {"retention.ms": "5"}), WITHOUT_DELETION)
+        assert properties(world) == before
+        ends = (("remote.storage.enable", SET, "false"), ("remote.log.delete.on.disable", SET, "true"))
+        assert alter(world, TOPIC, *ends) == NO_ERROR
+        assert alter(world, TOPIC, ("remote.log.delete.on.disable", DELETE, None)) == NO_ERROR
+        assert alter(world, TOPIC, ("remote.storage.enable", SET, "true")) == NO_ERROR  # and again
+
+
+def test_tiering_ends_with_a_deletion_that_was_agreed_to_before() -> None:
+    world = tiering_world()
+    assert set_all(world, {**TIERED, "remote.log.delete.on.disable": "true"}) == NO_ERROR
+    assert_refused(replace_all(world, {}), WITHOUT_DELETION)
+    assert alter(world, TOPIC, ("remote.storage.enable", DELETE, None)) == NO_ERROR

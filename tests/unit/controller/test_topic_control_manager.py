@@ -13,6 +13,7 @@ from broker.controller.topic_control_manager import (
 )
 from broker.metadata.configs_image import ConfigResourceType
 from broker.schemas.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from tests.support.tiered_topics import TIERING
 from tests.unit.controller.controller_support import ControlWorld, directory_of
 
 
@@ -149,9 +150,10 @@ def test_growth_that_cannot_be(world: ControlWorld, count: int, assignments: Any
     assert world.records == []
 
 
-def test_the_topic_of_pointers_never_grows(world: ControlWorld) -> None:
-    create(world, "__remote_wal_log_metadata", num_partitions=2)
-    refused = grow(world, 3, name="__remote_wal_log_metadata")
+@pytest.mark.parametrize("name", ["__remote_wal_log_metadata", "__remote_log_metadata"])
+def test_topics_whose_partitions_are_places_never_grow(world: ControlWorld, name: str) -> None:
+    create(world, name, num_partitions=2)
+    refused = grow(world, 3, name=name)
     assert refused.code is ErrorCode.invalid_partitions
     assert "for the life of the cluster" in (refused.message or "")
 
@@ -196,6 +198,28 @@ def test_deletion_can_be_disabled() -> None:
     with pytest.raises(KafkaError) as raised:
         world.topics.delete_topics(["a"])
     assert raised.value.code is ErrorCode.topic_deletion_disabled
+
+
+def test_the_topic_that_tells_what_is_in_tiered_storage_stays_while_there_is_any() -> None:
+    name = "__remote_log_metadata"
+    tiering = ControlWorld(**{each.replace(".", "__"): value for each, value in TIERING.items()})
+    tiering.start_brokers(1)
+    topic_id = create(tiering, name).topic_id
+    create(tiering, "a")
+    assert topic_id is not None
+    for names, topic_ids in (([name, "a"], []), ([], [topic_id])):
+        refused, *others = tiering.apply(tiering.topics.delete_topics(names, topic_ids))
+        assert (refused.name, refused.topic_id) == (name, topic_id)
+        assert refused.error.code is ErrorCode.policy_violation
+        assert "remote.log.storage.system.enable=true" in (refused.error.message or "")
+        assert [each.error.code for each in others] == [ErrorCode.none] * len(others)
+    assert set(tiering.image.topics.by_name) == {name}
+
+
+def test_without_tiered_storage_it_is_a_topic_like_others(world: ControlWorld) -> None:
+    create(world, "__remote_log_metadata")
+    (deleted,) = world.apply(world.topics.delete_topics(["__remote_log_metadata"]))
+    assert (deleted.error.code, len(world.image.topics)) == (ErrorCode.none, 0)
 
 
 def test_40_a_topic_created_again_has_another_id(world: ControlWorld) -> None:

@@ -83,6 +83,7 @@ class LogWorld:
         directory: Path = LOG_DIRECTORY,
         *,
         compact: bool = False,
+        tiered: bool = False,
         **config: object,
     ) -> None:
         self.clock = SettableClock()
@@ -90,7 +91,12 @@ class LogWorld:
         self.housekeeping = RecordedHousekeeping()
         self.chance = Chance(1)
         self.metrics = LogMetrics(MetricsRegistry())
-        self.config = topic_config(**({"cleanup_policy": "compact"} if compact else {}), **config)
+        if tiered:
+            config["remote_storage_enable"] = True
+        if compact:
+            config["cleanup_policy"] = "compact"
+        self.config = topic_config(**config)
+        self.is_tiered = tiered
         self.directory = directory / str(TP)
         self.file_system.make_directories(directory)
         if isinstance(self.file_system, SimFileSystem):
@@ -105,14 +111,27 @@ class LogWorld:
         return self.file_system
 
     def _environment(self) -> LogEnvironment:
-        return LogEnvironment(self.file_system, self.clock, self.chance, self.metrics, housekeeping=self.housekeeping)
+        return LogEnvironment(
+            self.file_system,
+            self.clock,
+            self.chance,
+            self.metrics,
+            housekeeping=self.housekeeping,
+            is_remote_storage_enabled=self.is_tiered,
+        )
 
     def _load(self, **how: Any) -> LoadedLog:
         self.file_system.make_directories(self.directory)
         return load_log(self.environment, self.directory, TP, self.config, **how)
 
     def reload(
-        self, *, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, close: bool | None = None
+        self,
+        *,
+        clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        close: bool | None = None,
+        **how: Any,
     ) -> UnifiedLog:
         """Restart: after `close` (default: when clean) or a kill, with what the checkpoints said."""
         if clean if close is None else close:
@@ -121,7 +140,7 @@ class LogWorld:
             self.log.close()
         self.environment = self._environment()
         self.loaded = self._load(
-            had_clean_shutdown=clean, recovery_point=recovery_point, log_start_offset=log_start_offset
+            had_clean_shutdown=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, **how
         )
         self.log = self.loaded.log
         return self.log
@@ -132,6 +151,17 @@ class LogWorld:
             plan.run()
             self.log.complete_flush(plan)
         self.log.close()
+
+    def copied_up_to(self, offset: int) -> None:
+        """What is below `offset` is in remote storage, and the device has all that is closed here."""
+        self.log.roll()
+        self.log.flush()
+        self.log.update_highest_remote_offset(offset - 1)
+
+    def checkpoint_log_start(self) -> int:
+        """As the owner of the logs does it; for `reload`."""
+        self.log.log_start_is_durable(self.log.log_start_offset)
+        return self.log.log_start_offset
 
     # -- appending and reading -------------------------------------------------------------------------------------
 
@@ -185,9 +215,9 @@ class LogWorld:
         return result.base_offset
 
     def batches(self, start: int | None = None) -> list[RecordBatch]:
-        """Every batch from `start` (default: the log start) to the log end, by as many reads as it takes."""
+        """Every batch from `start` (default: the local log start) to the log end, by as many reads as it takes."""
         log = self.log
-        offset = log.log_start_offset if start is None else start
+        offset = log.local_log_start_offset if start is None else start
         found: list[RecordBatch] = []
         while offset < log.log_end_offset:
             answer = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.leader_epoch_file_cache import UNDEFINED, LeaderEpochFileCache
+from broker.log.leader_epoch_file_cache import UNDEFINED, EpochEntry, LeaderEpochFileCache
 from broker.log.offset_checkpoint_file import CheckpointFormatError
 from tests.support.sim_disk import SimFileSystem
 
@@ -32,6 +32,25 @@ def test_assign_ignores_old_news_and_drops_what_it_contradicts() -> None:
     assert cache.entries == ((0, 0), (5, 50))
     with pytest.raises(ValueError, match="negative"):
         cache.assign(-1, 0)
+
+
+def test_prepend_joins_what_is_of_one_epoch() -> None:
+    for known, joined in (
+        ([], ((0, 0), (3, 4), (5, 8))),
+        ([(5, 10)], ((0, 0), (3, 4), (5, 8))),
+        ([(5, 10), (6, 20)], ((0, 0), (3, 4), (5, 8), (6, 20))),
+        ([(6, 20)], ((0, 0), (3, 4), (5, 8), (6, 20))),
+        ([(3, 4), (5, 8)], ((0, 0), (3, 4), (5, 8))),
+    ):
+        disk, cache = make_cache(*known)
+        cache.write()
+        cache.prepend([EpochEntry(0, 0), EpochEntry(3, 4), EpochEntry(5, 8)])
+        assert cache.entries == joined
+        assert not cache.is_written_below(100)
+        cache.write()
+        assert LeaderEpochFileCache.load(disk, DIRECTORY).entries == joined
+        cache.truncate_from_start(4)
+        assert cache.entries[0] == (3, 4)
 
 
 def test_end_offset_for() -> None:
@@ -130,3 +149,25 @@ def test_clear_and_damaged_file() -> None:
     disk.overwrite(cache.path, b"0\n1\n-5 0\n")
     with pytest.raises(CheckpointFormatError):
         LeaderEpochFileCache.load(disk, DIRECTORY)
+
+
+def test_the_file_keeps_what_the_log_start_left_behind_until_that_is_durable() -> None:
+    disk, cache = make_cache((0, 0), (1, 10), (2, 20))
+    cache.write()
+    cache.truncate_from_start(15)
+    assert cache.entries == ((1, 15), (2, 20))
+    assert cache.is_written
+    cache.assign(3, 30)
+    cache.truncate_from_end(20)
+    cache.write()
+    assert LeaderEpochFileCache.load(disk, DIRECTORY).entries == ((0, 0), (1, 10))
+    cache.log_start_is_durable(12)
+    assert not cache.is_written_below(15)
+    cache.write()
+    assert LeaderEpochFileCache.load(disk, DIRECTORY).entries == ((1, 12),)
+    assert cache.entries == ((1, 15),)
+    cache.truncate_from_end(15)
+    assert cache.entries == ()
+    cache.assign(3, 15)
+    cache.write()
+    assert LeaderEpochFileCache.load(disk, DIRECTORY).entries == ((1, 12), (3, 15))

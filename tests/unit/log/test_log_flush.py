@@ -21,6 +21,20 @@ def test_a_flush_moves_the_recovery_point_to_the_active_segment() -> None:
     assert log.unflushed_messages == 1
 
 
+def test_a_log_start_within_a_segment_does_not_vouch_for_it() -> None:
+    """Its indexes may not be in files yet, and Apache Kafka complains when those of a segment below it are missing."""
+    world = LogWorld(segment_bytes=200)
+    for _ in range(3):
+        world.append(2)
+    log = world.log
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == [0, 4]
+    log.maybe_increment_log_start_offset(5, "test")
+    assert log.recovery_point == 4, "what is wholly below the log start needs no flush"
+    log.flush()
+    assert log.recovery_point == 4
+
+
 def test_a_plan_up_to_the_active_segment_leaves_it_out() -> None:
     world = LogWorld(segment_bytes=200)
     for _ in range(5):
@@ -120,7 +134,7 @@ def test_epochs_alone_are_written_at_close() -> None:
     world.append(epoch=1)
     world.append(epoch=2)
     world.reload(clean=True)
-    world.log.leader_epochs.truncate_from_start(1)
+    world.log.leader_epochs.log_start_is_durable(1)
     world.close()
     assert world.disk.read(world.directory / "leader-epoch-checkpoint") == b"0\n1\n2 1\n"
 
@@ -141,3 +155,19 @@ def test_a_close_without_its_snapshot_is_not_clean() -> None:
     world.disk.fail(world.path(1, ".snapshot"), "open")
     with pytest.raises(StorageFailure, match="snapshot"):
         world.log.prepare_close()
+
+
+def test_a_flush_makes_up_for_the_snapshots_that_are_missing() -> None:
+    world = LogWorld(segment_bytes=200)
+    for number in range(2):
+        world.append(producer_id=1, producer_epoch=0, base_sequence=number)
+    world.disk.fail(world.path(2, ".snapshot"), "open")
+    world.log.roll()
+    with pytest.raises(StorageFailure):
+        world.log.flush()
+    assert world.log.recovery_point == 0
+    world.disk.heal()
+    world.log.flush()
+    assert world.log.recovery_point == 2
+    world.disk.crash(world.chance)
+    assert world.path(2, ".snapshot").name in world.names()

@@ -178,6 +178,7 @@ def test_the_times_of_the_tasks_are_settings() -> None:
         world.keeper.flush_dirty_logs = flush  # type: ignore[method-assign]
         watched = SimpleNamespace(
             is_closed=False,
+            is_tiered=False,
             config=SimpleNamespace(is_delete=True),
             flush_ms=world.log.flush_ms,
             delete_old_segments=note("retention"),
@@ -192,3 +193,20 @@ def test_the_times_of_the_tasks_are_settings() -> None:
         assert times["flush"][:3] == [0.7, 1.4, 2.1]
 
     simulate(story)
+
+
+async def test_what_is_copied_is_flushed_before_it_leaves_the_disk() -> None:
+    world = World(segment_bytes=200, tiered=True, local_retention_ms=1)
+    for _ in range(5):
+        world.append()
+    world.clock.ms = NOW_MS + 10
+    world.log.update_highest_remote_offset(3)
+    world.disk.fail(world.path(2, ".log"), "sync")
+    assert await world.keeper.delete_old_segments() == 0
+    assert world.log.segments.base_offsets == [0, 2, 4]
+    world.disk.heal()
+    world.log = world.reload()  # what a flush has refused is vouched for after recovery alone
+    world.log.update_high_watermark(5)
+    world.log.update_highest_remote_offset(3)
+    assert await world.keeper.delete_old_segments() == 2
+    assert (world.log.log_start_offset, world.log.segments.base_offsets) == (0, [4, 5])

@@ -2,10 +2,11 @@
 
 import pytest
 
+from broker.common.chance import Chance
 from broker.common.identifiers import TopicPartition
 from broker.log.log_loader import load_log, partition_directory, settle_interrupted_work
 from broker.log.transaction_index import AbortedTransaction
-from tests.unit.log.log_world import LOG_DIRECTORY, NOW_MS, TP, LogWorld
+from tests.unit.log.log_world import LOG_DIRECTORY, NOW_MS, TP, LogWorld, topic_config
 
 
 def filled(**config: object) -> LogWorld:
@@ -65,6 +66,7 @@ def test_8_an_unclean_stop_reads_from_the_segment_of_the_recovery_point() -> Non
     world = filled()
     for base in (0, 3, 6):  # as Kafka leaves them when it is killed
         world.disk.open(world.path(base, ".index"), create=True).truncate(10 * 1024 * 1024)
+    world.log.leader_epochs.write()
     log = world.reload(recovery_point=4)
     assert world.loaded.recovery.segments == 2
     assert log.recovery_point == 3
@@ -270,12 +272,29 @@ def test_21_orphan_indexes_and_leftovers_are_removed() -> None:
     assert not [name for name in world.names() if "99" in name or name.endswith((".deleted", ".tmp"))]
 
 
-def test_damaged_epochs_are_read_from_the_batches() -> None:
-    world = filled()
+@pytest.mark.parametrize("content", [b"nonsense", b"", b"0\n0\n", None])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("compact", [True, False])
+def test_epochs_that_are_damaged_or_missing_are_read_from_the_batches(
+    content: bytes | None, clean: bool, compact: bool
+) -> None:
+    world = filled(compact=compact)
     world.close()
-    world.disk.overwrite(world.directory / "leader-epoch-checkpoint", b"nonsense")
-    log = world.reload(clean=True, close=False)
+    path = world.log.leader_epochs.path
+    if content is None:
+        world.disk.remove(path)
+    else:
+        world.disk.overwrite(path, content)
+    log = world.reload(clean=clean, recovery_point=9, close=False)
     assert log.leader_epochs.entries == ((1, 0), (2, 5))
+    world.reload(clean=True)
+    assert world.loaded.recovery.segments == 0  # the file has them
+
+
+def test_a_log_without_a_record_has_no_epochs_to_look_for() -> None:
+    world = LogWorld()
+    world.reload(clean=True)
+    assert world.loaded.recovery.segments == 0
 
 
 def test_epochs_beyond_the_end_are_forgotten() -> None:
@@ -389,12 +408,86 @@ def test_nonsense_below_the_recovery_point_does_not_stop_a_start() -> None:
 
 
 def test_a_log_start_that_went_back_in_a_crash_finds_its_epochs_in_the_batches() -> None:
-    """Epochs are written when records are deleted, the log start some time later."""
+    """Segments that were set aside came back, whose epochs the file does not tell any more."""
     world = filled()
     world.log.maybe_increment_log_start_offset(7, "test")
     assert world.log.leader_epochs.entries == ((2, 7),)
+    world.log.leader_epochs.log_start_is_durable(7)
     world.log.leader_epochs.write()
     log = world.reload(recovery_point=9, log_start_offset=4)
     assert log.log_start_offset == 4
     assert log.leader_epochs.entries == ((1, 4), (2, 5))
     assert world.offsets(4) == EVERYTHING[4:]
+
+
+def test_epochs_are_in_the_file_until_the_device_knows_the_log_start() -> None:
+    world = filled()
+    world.log.maybe_increment_log_start_offset(7, "test")
+    log = world.reload(clean=True, log_start_offset=4)
+    assert log.log_start_offset == 4
+    assert log.leader_epochs.entries == ((1, 4), (2, 5))
+    assert world.loaded.recovery.segments == 0
+
+
+def drained() -> LogWorld:
+    """As `filled`, of a tiered topic, of which only the last segment is on the disk."""
+    world = filled(tiered=True, local_retention_bytes=79 * 3)
+    world.copied_up_to(9)
+    assert world.log.delete_old_segments() == 2
+    assert (world.log.log_start_offset, world.log.local_log_start_offset) == (0, 6)
+    return world
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("log_start_offset", [0, 3])
+def test_a_tiered_log_starts_where_the_checkpoint_says(clean: bool, log_start_offset: int) -> None:
+    world = drained()
+    world.log.maybe_increment_log_start_offset(log_start_offset, "test")
+    lineage = world.log.leader_epochs.entries
+    log = world.reload(clean=clean, recovery_point=9, log_start_offset=log_start_offset)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (log_start_offset, 6, 9)
+    assert log.high_watermark == 6
+    assert log.leader_epochs.entries == lineage
+    assert log.producer_state_manager.last_entry(1).last_sequence == 8  # type: ignore[union-attr]
+
+
+def test_51_without_any_checkpoint_a_tiered_log_starts_at_0() -> None:
+    world = drained()
+    lineage = world.log.leader_epochs.entries
+    log = world.reload()
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 6, 9)
+    assert log.leader_epochs.entries == lineage == ((1, 0), (2, 5))
+    assert world.loaded.recovery.scanned_bytes > 0
+
+
+def test_a_log_that_is_not_tiered_starts_with_its_first_segment() -> None:
+    world = drained()
+    world.config = topic_config(segment_bytes=300)
+    log = world.reload(clean=True)
+    assert (log.log_start_offset, log.local_log_start_offset) == (6, 6)
+    assert log.leader_epochs.entries == ((2, 6),)
+
+
+def test_a_tiered_log_whose_epochs_are_lost_finds_those_of_its_disk() -> None:
+    world = drained()
+    world.close()
+    world.disk.overwrite(world.log.leader_epochs.path, b"what is this")
+    log = world.reload(clean=True, close=False)
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 6)
+    assert log.leader_epochs.entries == ((2, 6),)
+
+
+def test_segments_that_come_back_after_a_power_cut_belong_to_the_log_again() -> None:
+    """Between the raise of the local start and the last name that the device hears of."""
+    found = set()
+    for seed in range(40):
+        world = drained()
+        world.chance = Chance(seed)
+        lineage = world.log.leader_epochs.entries
+        world.disk.crash(world.chance)
+        log = world.reload(recovery_point=9)
+        found.add(log.local_log_start_offset)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 9)
+        assert log.leader_epochs.entries == lineage
+        assert world.offsets() == EVERYTHING[log.local_log_start_offset :]
+    assert found == {0, 3, 6}

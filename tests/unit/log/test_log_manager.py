@@ -184,8 +184,8 @@ async def test_deletion_sets_aside_and_removes_later() -> None:
     manager = await node.start()
     log = manager.get_or_create(TP, TOPIC_ID)
     append(log, 3)
-    assert await manager.delete(TP)
-    assert not await manager.delete(TP)
+    assert manager.mark_for_deletion(TP)
+    assert not manager.mark_for_deletion(TP)
     assert manager.get(TP) is None
     assert log.is_closed
     (aside,) = [name for name in node.files() if name.endswith("-delete")]
@@ -327,7 +327,7 @@ async def test_on_a_real_disk_with_threads(tmp_path: Path) -> None:
     async with manager.running():
         for partition in range(5):
             append(manager.get_or_create(TopicPartition("t", partition), TOPIC_ID), 7)
-        await manager.delete(TopicPartition("t", 4))
+        manager.mark_for_deletion(TopicPartition("t", 4))
     await manager.shutdown(1)
     again = await start()
     assert sorted(log.topic_partition.partition for log in again.all()) == [0, 1, 2, 3]
@@ -448,3 +448,185 @@ async def test_closing_lets_others_run() -> None:
     other.cancel()
     assert turns >= 3, "500 logs in ten slices, four at a time"
     assert ".kafka_cleanshutdown" in node.files()
+
+
+TIERED_TOPIC = topic_config(segment_bytes=200, remote_storage_enable=True, local_retention_bytes=79)
+
+
+class TieredNode(Node):
+    """Its topics are tiered, which it does not know when it starts."""
+
+    def __init__(self, **properties: object) -> None:
+        super().__init__(
+            remote_log_storage_system_enable=True,
+            remote_log_storage_manager_class_name="LocalTieredStorage",
+            rsm_config_bucket="file:///bucket",
+            **properties,
+        )
+        self.topics: dict[str, TopicConfig] = {}
+
+    async def start(self) -> LogManager:
+        self.topics = {}
+        manager = await super().start()
+        manager._topic_config = lambda topic: self.topics.get(topic, self.config)
+        return manager
+
+    async def place(self, manager: LogManager, config: TopicConfig = TIERED_TOPIC) -> UnifiedLog:
+        self.topics = {TP.topic: config}
+        return manager.get_or_create(TP, TOPIC_ID)
+
+    async def drained(self) -> LogManager:
+        """Five records, of which the last is on the disk alone, the others in remote storage alone."""
+        manager = await self.start()
+        log = await self.place(manager)
+        assert log.is_tiered
+        append(log, 5)
+        log.update_highest_remote_offset(3)
+        assert await manager.housekeeper.delete_old_segments() == 2
+        assert starts(log) == (0, 4, 5)
+        return manager
+
+
+def starts(log: UnifiedLog | None) -> tuple[int, int, int]:
+    assert log is not None
+    return log.log_start_offset, log.local_log_start_offset, log.log_end_offset
+
+
+@pytest.mark.parametrize("is_tiered", [True, False])
+async def test_where_a_log_starts_is_settled_when_its_topic_is_known(is_tiered: bool) -> None:
+    node = TieredNode()
+    manager = await node.drained()
+    await manager.shutdown()
+    manager = await node.start()
+    assert starts(manager.get(TP)) == (0, 4, 5)
+    node.clock.ms += 10**10
+    assert await manager.housekeeper.delete_old_segments() == 0
+    log = await node.place(manager, TIERED_TOPIC if is_tiered else node.config)
+    assert starts(log) == ((0, 4, 5) if is_tiered else (4, 4, 5))
+    assert log.config is node.topics["t"]
+    assert log.leader_epochs.entries == ((0, 0 if is_tiered else 4),)
+
+
+async def test_51_a_start_without_any_checkpoint_keeps_the_remote_part() -> None:
+    node = TieredNode()
+    manager = await node.drained()
+    await manager.shutdown()
+    for name in node.files():
+        if not node.disk.is_directory(LOG_DIRECTORY / name):
+            node.disk.remove(LOG_DIRECTORY / name)
+    assert starts(await node.place(await node.start())) == (0, 4, 5)
+
+
+async def test_the_start_of_a_tiered_log_is_always_in_the_checkpoint() -> None:
+    """Its first segment may be gone at the next start, and would not tell."""
+    node = TieredNode()
+    manager = await node.drained()
+    log = await node.place(manager)
+    path = LOG_DIRECTORY / "log-start-offset-checkpoint"
+    await manager.checkpoint_log_start_offsets()
+    assert node.disk.read(path) == b"0\n1\nt 0 0\n"
+    log.maybe_increment_log_start_offset(4, "test")
+    await manager.shutdown()
+    assert node.disk.read(path) == b"0\n1\nt 0 4\n"
+    manager = await node.start()
+    await manager.checkpoint_log_start_offsets()  # though its topic is not known yet
+    assert node.disk.read(path) == b"0\n1\nt 0 4\n"
+
+
+async def test_epochs_leave_their_file_after_the_log_start_is_on_the_device() -> None:
+    node = TieredNode()
+    manager = await node.drained()
+    log = await node.place(manager)
+    await manager.checkpoint()
+    log.maybe_increment_log_start_offset(3, "test")
+    path = log.leader_epochs.path
+    node.disk.fail(LOG_DIRECTORY / "log-start-offset-checkpoint.tmp", "open")
+    await manager.checkpoint()
+    await manager.checkpoint()
+    assert node.disk.read(path) == b"0\n1\n0 0\n"
+    node.disk.heal()
+    await manager.checkpoint()
+    await manager.checkpoint()
+    assert node.disk.read(path) == b"0\n1\n0 3\n"
+
+
+async def test_what_the_checkpoint_says_is_not_about_the_next_log_of_that_name() -> None:
+    node = TieredNode()
+    manager = await node.drained()
+    log = await node.place(manager)
+    log.maybe_increment_log_start_offset(4, "test")
+    await manager.checkpoint()
+    manager.mark_for_deletion(TP)
+    await manager.housekeeper.run_requests()
+    append(await node.place(manager))
+    node.disk.kill()
+    assert starts(await node.place(await node.start())) == (0, 0, 1)
+
+
+async def test_a_tiered_log_that_became_stray_goes_as_others_do() -> None:
+    node = TieredNode()
+    manager = await node.drained()
+    await manager.shutdown()
+    manager = await node.start()
+    manager.set_stray_aside(TP)
+    assert manager.get(TP) is None
+    manager.get_or_create(TP, UUID(int=0x9999))
+    assert starts(manager.get(TP)) == (0, 0, 0)
+    await manager.shutdown()
+
+
+async def test_a_broker_that_lost_the_setting_forgets_nothing_of_tiered_logs() -> None:
+    """It refuses to start when it hears of such a topic; with the setting it finds everything again."""
+    node = TieredNode()
+    manager = await node.drained()
+    (await node.place(manager)).maybe_increment_log_start_offset(1, "test")
+    await manager.shutdown()
+    with_remote_storage, node.holder = node.holder, ConfigHolder(broker_config())
+    manager = await node.start()
+    await node.place(manager)
+    await manager.shutdown()
+    node.holder = with_remote_storage
+    log = await node.place(await node.start())
+    assert starts(log) == (1, 4, 5)
+    assert log.leader_epochs.entries == ((0, 1),)
+
+
+async def test_deleted_records_leave_the_disk_when_the_checkpoint_says_so() -> None:
+    node = TieredNode()
+    manager = await node.start()
+    log = await node.place(manager)
+    append(log, 5)
+    log.maybe_increment_log_start_offset(3, "delete records")
+    assert await manager.housekeeper.delete_old_segments() == 1
+    assert node.disk.read(LOG_DIRECTORY / "log-start-offset-checkpoint") == b"0\n1\nt 0 3\n"
+    assert log.segments.base_offsets == [2, 4]
+
+
+async def test_a_tiered_log_that_cannot_be_opened_keeps_its_start() -> None:
+    node = TieredNode()
+    manager = await node.drained()
+    (await node.place(manager)).maybe_increment_log_start_offset(3, "test")
+    await manager.shutdown()
+    node.disk.fail(LOG_DIRECTORY / "t-0", "open")
+    manager = await node.start()
+    assert manager.get(TP) is None
+    await manager.checkpoint()
+    node.disk.heal()
+    assert starts(await node.place(manager)) == (3, 4, 5)
+    await manager.checkpoint()
+    assert starts((await node.start()).get(TP)) == (3, 4, 5)
+
+
+async def test_the_start_of_a_log_that_becomes_tiered_is_in_the_checkpoint_soon() -> None:
+    node = TieredNode()
+    manager = await node.start()
+    log = await node.place(manager, node.config)
+    append(log, 5)
+    log.delete_segments_below(4, "test")
+    await manager.checkpoint()
+    path = LOG_DIRECTORY / "log-start-offset-checkpoint"
+    assert node.disk.read(path) == b"0\n0\n"
+    manager.update_topic_configs({"t": TIERED_TOPIC})
+    await manager.housekeeper.run_requests()
+    assert node.disk.read(path) == b"0\n1\nt 0 4\n"
+    assert starts(await node.place(await node.start())) == (4, 4, 5)

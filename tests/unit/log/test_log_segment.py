@@ -320,6 +320,11 @@ def test_set_aside_files_and_reads_under_way() -> None:
     assert len(found.file.read_at(found.position, found.size)) == found.size
 
 
+def test_its_files() -> None:
+    names = [path.name for path in World().segment.paths]
+    assert names == [f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")]
+
+
 def test_creation_needs_the_disk() -> None:
     disk = SimFileSystem()
     disk.make_directories(DIRECTORY)

@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+from broker.common.errors import CorruptMessageError, StorageFailure
+from broker.log.producer_snapshot import encode_snapshot
 from broker.log.producer_state_entry import CompletedTxn
 from broker.log.producer_state_manager import REFUSED_PRODUCERS_MAX, ProducerStateManager, parse_marker
 from broker.records.append_origin import AppendOrigin
@@ -234,3 +238,58 @@ def test_it_remembers_a_bounded_number_of_refused_producers() -> None:
         for producer_id in (0, 1, REFUSED_PRODUCERS_MAX)
     ]
     assert expected == [None, (0, 5), (0, 5)]
+
+
+def test_a_restored_state_is_that_of_the_snapshot() -> None:
+    source = make_manager()
+    replay(source, data(0, 1), data(1, 2, transactional=True))
+    content = encode_snapshot(source.producers.values())
+    disk = SimFileSystem()
+    manager = make_manager(disk)
+    replay(manager, data(0, 9))
+    entries = manager.prepare_restore(50, content)
+    assert set(manager.producers) == {9}
+    manager.truncate_fully_and_start_at(50)
+    manager.complete_restore(50, entries, 1000)
+    assert (manager.map_end_offset, set(manager.producers), manager.first_unstable_offset) == (50, {1, 2}, 1)
+    assert disk.list_directory(DIRECTORY) == ["00000000000000000050.snapshot"]
+    assert disk.read(manager.existing_snapshot_path(50)) == content
+    assert manager.unsynced_snapshots == [50]
+    with pytest.raises(StorageFailure):
+        manager.existing_snapshot_path(49)
+    with pytest.raises(CorruptMessageError):
+        manager.prepare_restore(60, content[:-1])
+    assert disk.list_directory(DIRECTORY) == ["00000000000000000050.snapshot"]
+
+
+def test_a_snapshot_that_the_disk_refused_is_written_later_as_it_was() -> None:
+    disk = SimFileSystem()
+    manager = make_manager(disk)
+    replay(manager, data(0, 1))
+    disk.fail(DIRECTORY, "create")
+    manager.take_snapshot()
+    content = encode_snapshot(manager.producers.values())
+    assert manager.snapshot_offsets == ()
+    with pytest.raises(StorageFailure):
+        manager.write_missed()
+    replay(manager, data(1, 2))
+    disk.heal()
+    manager.take_snapshot()
+    assert manager.snapshot_offsets == (2,)
+    assert manager.write_missed()
+    assert manager.snapshot_offsets == (1, 2)
+    assert manager.unsynced_snapshots == [2, 1]
+    assert disk.read(manager.existing_snapshot_path(1)) == content
+    assert not manager.write_missed()
+
+
+def test_a_refused_snapshot_goes_with_its_records() -> None:
+    disk = SimFileSystem()
+    manager = make_manager(disk)
+    replay(manager, data(0, 1))
+    disk.fail(DIRECTORY, "create")
+    manager.take_snapshot()
+    disk.heal()
+    manager.truncate_fully_and_start_at(0)
+    assert not manager.write_missed()
+    assert disk.list_directory(DIRECTORY) == []

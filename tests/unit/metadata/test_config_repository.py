@@ -1,5 +1,6 @@
 import pytest
 
+from broker.common.errors import InvalidConfigError
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.config.describe import ConfigSource
 from broker.metadata.config_repository import ConfigRepository
@@ -84,6 +85,16 @@ def test_stored_values_that_cannot_be_are_left_aside(cache: MetadataCache, repos
     assert repository.broker_config().log_segment_bytes == 3_000_000
 
 
+def test_a_topics_values_that_other_controllers_let_in_are_left_aside(
+    cache: MetadataCache, repository: ConfigRepository
+) -> None:
+    """Controllers of 4.0 allow segments below 1 MiB: a topic that has them must not stop the broker's metadata."""
+    publish(cache, config_record("segment.bytes", "16384", "u"), config_record("retention.ms", "7", "u"))
+    found = repository.topic_config("u")
+    assert (found.segment_bytes, found.retention_ms) == (3_000_000, 7)
+    assert "segment.bytes" in {entry.name for entry in repository.describe_topic("u")}
+
+
 def test_descriptions_tell_sources(cache: MetadataCache, repository: ConfigRepository) -> None:
     publish(cache, broker_config("log.segment.bytes", "4000000", "1"))
     topic = {entry.name: entry for entry in repository.describe_topic("t")}
@@ -93,3 +104,26 @@ def test_descriptions_tell_sources(cache: MetadataCache, repository: ConfigRepos
     assert broker["log.segment.bytes"].value == "4000000"
     (default,) = repository.describe_broker_default()
     assert (default.name, default.source) == ("log.retention.ms", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+
+
+def test_what_this_broker_cannot_run_with_is_refused(cache: MetadataCache, repository: ConfigRepository) -> None:
+    publish(cache, broker_config("log.local.retention.ms", "5000", ""))
+    repository.check_broker_change("1", {"log.retention.ms": "5000"})
+    repository.check_broker_change("2", {"log.retention.ms": "4999"})  # another broker's
+    with pytest.raises(InvalidConfigError, match=r"^log\.local\.retention\.ms=5000: it must be at most"):
+        repository.check_broker_change("1", {"log.retention.ms": "4999"})
+    with pytest.raises(InvalidConfigError, match=r"^log\.local\.retention\.ms=-1: it cannot be without limit"):
+        repository.check_broker_change("", {"log.local.retention.ms": "-1"})
+    repository.check_broker_change("", {"log.local.retention.ms": "-1", "log.retention.ms": "-1"})
+    publish(cache, broker_config("log.retention.ms", "6000", "1"))
+    with pytest.raises(InvalidConfigError):
+        repository.check_broker_change("", {"log.local.retention.ms": "6001"})
+    with pytest.raises(InvalidConfigError, match=r"broker\.heartbeat\.interval\.ms"):
+        repository.check_broker_change("1", {"broker.heartbeat.interval.ms": "60000"})
+
+
+def test_dynamic_settings_are_those_stored(cache: MetadataCache, repository: ConfigRepository) -> None:
+    publish(cache, broker_config("log.retention.ms", "1", ""), broker_config("log.retention.ms", "2", "1"))
+    assert repository.dynamic_properties("")["log.retention.ms"] == "1"
+    assert repository.dynamic_properties("1")["log.retention.ms"] == "2"
+    assert repository.dynamic_properties("3") == {}

@@ -12,7 +12,7 @@ ZONES = {1: "a", 2: "b", 3: "a"}
 
 @dataclass
 class Log:
-    log_start_offset: int = 0
+    local_log_start_offset: int = 0
     log_end_offset: int = 100
     size_bytes: int = 5000
 
@@ -130,9 +130,9 @@ def test_followers_of_buckets_are_also_told_of_by_topic_alone() -> None:
     assert world.registry.prometheus.get_sample_value(name, {"topic": "classic"}) is None
 
 
-def test_who_was_never_caught_up_lacks_what_the_log_still_has() -> None:
+def test_who_was_never_caught_up_lacks_what_the_local_log_still_has() -> None:
     world = World()
-    deleted = Log(log_start_offset=60, log_end_offset=100, size_bytes=4000)
+    deleted = Log(local_log_start_offset=60, log_end_offset=100, size_bytes=4000)
     world.replicas.hosted = [Partition(TopicPartition("t", 0), local_log=deleted).follower(2, -1)]
     assert world.lag("records", "t", "fetch") == 40
     assert world.lag("bytes", "t", "fetch") == 4000

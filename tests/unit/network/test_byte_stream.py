@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from broker.network.byte_stream import AsyncioNetwork
 
@@ -29,3 +30,28 @@ async def test_bytes_go_both_ways_until_the_peer_closes() -> None:
 async def test_nobody_there_is_an_oserror() -> None:
     with pytest.raises(OSError):
         await AsyncioNetwork().connect("127.0.0.1", 1)
+
+
+def test_a_connection_that_broke_before_anybody_read_of_it_is_an_oserror() -> None:
+    """uvloop's transport says RuntimeError then, which nobody who sends expects."""
+
+    async def story() -> None:
+        accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+        async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.put_nowait(writer)
+
+        server = await asyncio.start_server(take, "127.0.0.1", 0)
+        stream = await AsyncioNetwork().connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        reading = asyncio.create_task(stream.read_exactly(1))
+        (await accepted.get()).transport.abort()
+        with pytest.raises((OSError, EOFError)):
+            await reading
+        with pytest.raises(OSError):
+            for _ in range(10_000):
+                stream.write(b"nobody hears")
+                await asyncio.sleep(0)
+        stream.close()
+        server.close()
+
+    uvloop.run(story())

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from broker.objectstore.decorated import DecoratedObjectStore, Operation, Request
+from broker.objectstore.objects import FolderPage
 from tests.support.memory_object_store import MemoryObjectStore
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ async def test_every_operation_is_passed_on_and_seen_once() -> None:
     assert await store.get_range("b", 1, 1) == b"2"
     assert (await store.head("b", checksum=True)).crc32c == (await inner.head("b", checksum=True)).crc32c
     assert {found.key async for found in store.list("")} == {"a", "b"}
+    assert await store.folder_page("c/") == FolderPage([], None)
     await store.delete_many(["a", "b"])
     await store.delete_many([])
     await store.probe()
@@ -42,6 +44,7 @@ async def test_every_operation_is_passed_on_and_seen_once() -> None:
         ("get_range", "b", 0),
         ("head", "b", 0),
         ("list", "", 0),
+        ("list", "c/", 0),
         ("delete_many", "a", 0),
         ("probe", "", 0),
         ("start_upload", "u", 0),

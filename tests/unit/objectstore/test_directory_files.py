@@ -7,7 +7,7 @@ import pytest
 
 from broker.objectstore import directory_files
 from broker.objectstore.directory_files import ABANDONED_SECONDS, TEMPORARY, DirectoryFiles
-from broker.objectstore.errors import NotFound, PreconditionFailed, Refused
+from broker.objectstore.errors import BucketNotFound, NotFound, PreconditionFailed, Refused
 
 
 def tree(directory: Path) -> list[str]:
@@ -97,6 +97,24 @@ def test_pages_together_are_the_whole_listing(tmp_path: Path, page_size: int) ->
         continuation, pages = page.continuation, pages + 1
     assert sorted(found) == sorted((key, number) for number, key in enumerate(keys))
     assert pages == len(keys) // page_size + 1
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 3, 4])
+def test_pages_of_folders_together_are_all_of_them(tmp_path: Path, page_size: int) -> None:
+    files = DirectoryFiles(tmp_path)
+    for number, key in enumerate(["z", "p/a/x", "p/a/y/z", "p/a-b/x", "p/c/x", "p/d"]):
+        files.put(key, b"x", f"w{number}")
+    found, continuation, pages = [], None, 0
+    while pages == 0 or continuation is not None:
+        page = files.folder_page("p/", continuation, page_size)
+        found += page.folders
+        continuation, pages = page.continuation, pages + 1
+    assert found == ["p/a-b/", "p/a/", "p/c/"]
+    assert pages == -(-3 // page_size)
+    assert files.folder_page("", None, 10).folders == ["p/"]
+    assert files.folder_page("q/", None, 10).folders == []
+    with pytest.raises(BucketNotFound):
+        DirectoryFiles(tmp_path / "gone").folder_page("p/", None, 10)
 
 
 def test_what_a_dead_writer_left_is_removed_after_a_day(tmp_path: Path) -> None:

@@ -133,6 +133,18 @@ def run(seed: int) -> tuple[list[str], float, Counter[Fault]]:
     return simulate(story, seed=seed)
 
 
+def test_folders_may_be_missing_from_a_stale_listing() -> None:
+    async def story(loop: SimLoop) -> None:
+        memory = MemoryObjectStore()
+        store = FailingObjectStore(memory, Chance(1))
+        await memory.put("p/a/1", b"")
+        store.fail_next(Operation.LIST, Fault.STALE_LIST)
+        assert [each async for each in store.list_folders("p/")] == []
+        assert [each async for each in store.list_folders("p/")] == ["p/a/"]
+
+    simulate(story)
+
+
 def test_a_run_is_a_function_of_its_seed_and_every_fault_occurs() -> None:
     first, again, other = run(1), run(1), run(2)
     assert first == again

@@ -48,6 +48,24 @@ def test_parts_that_finish_in_any_order_are_put_together_in_the_right_one(tmp_pa
     assert file.live_bytes == 0
 
 
+def test_files_that_go_up_at_once_take_turns_part_by_part(tmp_path: Path) -> None:
+    file = file_of(tmp_path / "f", 1000)
+
+    async def story(loop: SimLoop) -> None:
+        memory, turns = MemoryObjectStore(), asyncio.Semaphore(3)
+        store = FailingObjectStore(memory, Chance(3), FaultPlan(latency=Latency(0.01, 1.0)))
+        async with asyncio.TaskGroup() as uploads:
+            for number, size in enumerate((1000, 500, 100, 50)):  # the last ones go up whole
+                sizes = PartSizes(100, parallel=2)
+                uploads.create_task(upload_file(store, f"{number}", region(file, size), sizes, turns))
+        content = (tmp_path / "f").read_bytes()
+        assert memory.objects == {f"{number}": content[:size] for number, size in enumerate((1000, 500, 100, 50))}
+
+    simulate(story)
+    assert file.live_bytes_max == 300
+    assert file.live_bytes == 0
+
+
 class Forgetful(MemoryObjectStore):
     """Takes parts and keeps none of them."""
 

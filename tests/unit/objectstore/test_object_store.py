@@ -31,6 +31,14 @@ async def test_a_listing_asks_for_a_page_when_the_one_before_is_read() -> None:
     assert store.asked == [None, "b", "d"]
 
 
+async def test_folders_are_asked_for_page_by_page() -> None:
+    store = Paging()
+    for key in ("p/a/1", "p/b/1", "p/c/1", "p/c/2", "p/d", "q/e/1"):
+        await store.put(key, b"")
+    assert sorted([each async for each in store.list_folders("p/")]) == ["p/a/", "p/b/", "p/c/"]
+    assert [each async for each in store.list_folders("r/")] == []
+
+
 async def test_a_file_is_put_whole_unless_it_is_larger_than_a_part(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"0123456789")
     store = MemoryObjectStore()

@@ -7,7 +7,15 @@ from typing import Any, cast
 import pytest
 
 from broker.objectstore.errors import AccessDenied, BucketNotFound, Corrupt, NotFound
-from broker.objectstore.objects import DELETE_MANY_MAX, ListPage, ObjectHead, ObjectInfo, Upload, UploadedPart
+from broker.objectstore.objects import (
+    DELETE_MANY_MAX,
+    FolderPage,
+    ListPage,
+    ObjectHead,
+    ObjectInfo,
+    Upload,
+    UploadedPart,
+)
 from broker.objectstore.s3_client import S3Client
 from broker.objectstore.s3_object_store import S3ObjectStore
 
@@ -84,6 +92,17 @@ async def test_pages_go_on_by_token_alone() -> None:
     assert client.requests == [
         ("list_objects_v2", "", 0, {"MaxKeys": 2, "Prefix": "p/"}),
         ("list_objects_v2", "", 0, {"MaxKeys": 2, "ContinuationToken": "t"}),
+    ]
+
+
+async def test_folders_are_what_keys_have_in_common() -> None:
+    first = {"CommonPrefixes": [{"Prefix": "p/a/"}], "IsTruncated": True, "NextContinuationToken": "t"}
+    client, store = make(first, {"IsTruncated": False})
+    assert await store.folder_page("p/") == FolderPage(["p/a/"], "t")
+    assert await store.folder_page("p/", "t") == FolderPage([], None)
+    assert client.requests == [
+        ("list_objects_v2", "", 0, {"MaxKeys": 2, "Prefix": "p/", "Delimiter": "/"}),
+        ("list_objects_v2", "", 0, {"MaxKeys": 2, "Prefix": "p/", "ContinuationToken": "t", "Delimiter": "/"}),
     ]
 
 

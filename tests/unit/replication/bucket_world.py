@@ -75,8 +75,10 @@ class BucketFetcherWorld(FetcherWorld):
 
     kind: ClassVar[type[ReplicaFetcher]] = BucketReplicaFetcher
 
-    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
-        super().__init__(directory, properties)
+    def __init__(
+        self, directory: Path, properties: dict[str, str] | None = None, configs: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, properties, configs)
         self.replica().append(records(0, "a"))
 
     def follow(self, topic: str = "t") -> BucketFetchState:

@@ -3,19 +3,23 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from broker.common.errors import ErrorCode
 from broker.common.identifiers import TopicPartition
+from broker.replication.fetch_params import EpochEndOffset
 from broker.replication.fetcher_stats import FetcherStats
 from broker.replication.follower_replica import FollowerReplica
 from broker.replication.leader_endpoint import FetchedPartition, FollowerFetch
+from broker.replication.leader_local_start import LeaderLocalStart
 from broker.replication.partition_fetch_state import PartitionFetchState
 from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.replication.replication_throttle import ReplicationThrottle
 from tests.support.builders import ReplicaWorld, batch
+from tests.support.scripted_remote_log import ScriptedRemoteLog
 
 T = TopicPartition("t", 0)
+Found = TypeVar("Found")
 
 
 def records(offset: int, *values: str, epoch: int = 0) -> bytes:
@@ -32,6 +36,8 @@ class FakeLeader:
         self.listed: list[tuple[str, TopicPartition, int]] = []
         self.latest: int | Exception = 0
         self.earliest: int | Exception = 0
+        self.earliest_local: LeaderLocalStart | Exception = LeaderLocalStart(0, 0)
+        self.epoch_ends: dict[int, EpochEndOffset | Exception] = {}
         self.begun_anew = 0
         self.closed = 0
         self.cancelled = 0
@@ -67,7 +73,13 @@ class FakeLeader:
     async def earliest_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
         return self._listed("earliest", topic_partition, leader_epoch, self.earliest)
 
-    def _listed(self, which: str, topic_partition: TopicPartition, epoch: int, found: int | Exception) -> int:
+    async def earliest_local_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> LeaderLocalStart:
+        return self._listed("earliest_local", topic_partition, leader_epoch, self.earliest_local)
+
+    async def epoch_end_offset(self, topic_partition: TopicPartition, epoch: int, leader_epoch: int) -> EpochEndOffset:
+        return self._listed(f"end of {epoch}", topic_partition, leader_epoch, self.epoch_ends[epoch])
+
+    def _listed(self, which: str, topic_partition: TopicPartition, epoch: int, found: Found | Exception) -> Found:
         self.listed.append((which, topic_partition, epoch))
         if isinstance(found, Exception):
             raise found
@@ -80,10 +92,12 @@ class FakeLeader:
 class FollowerWorld(ReplicaWorld):
     """A partition t-0 that follows broker 2 in epoch 0, with what was appended as a follower."""
 
-    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, properties: dict[str, str] | None = None, configs: dict[str, str] | None = None
+    ) -> None:
         super().__init__(directory, properties)
         self.register_brokers(1, 2)
-        self.create_topic(replicas=(2, 1), leader=2)
+        self.create_topic(replicas=(2, 1), leader=2, configs=configs)
 
     def replica(self) -> FollowerReplica:
         partition = self.partition()
@@ -98,9 +112,12 @@ class FetcherWorld(FollowerWorld):
 
     kind: ClassVar[type[ReplicaFetcher]] = ReplicaFetcher
 
-    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
-        super().__init__(directory, properties)
+    def __init__(
+        self, directory: Path, properties: dict[str, str] | None = None, configs: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, properties, configs)
         self.leader = FakeLeader()
+        self.remote_log = ScriptedRemoteLog()
         self.failed: list[tuple[TopicPartition, Exception]] = []
         self.stats = FetcherStats()
         self.throttle = ReplicationThrottle(
@@ -110,7 +127,14 @@ class FetcherWorld(FollowerWorld):
             lambda current: current.follower_replication_throttled_rate,
         )
         self.fetcher = self.kind(
-            "ReplicaFetcherThread-0-2", 2, self.leader, self.config, self.stats, self.throttle, self._on_failed
+            "ReplicaFetcherThread-0-2",
+            2,
+            self.leader,
+            self.config,
+            self.stats,
+            self.throttle,
+            self._on_failed,
+            self.remote_log,
         )
 
     def _on_failed(self, state: PartitionFetchState, error: Exception) -> None:

@@ -3,7 +3,10 @@ from pathlib import Path
 import pytest
 
 from broker.common.errors import NotLeaderOrFollowerError
+from broker.log.leader_epoch_file_cache import EpochEntry
 from broker.log.log_append import UnexpectedAppendOffsetError
+from broker.log.producer_snapshot import encode_snapshot
+from broker.replication.remote_log import RemoteLogState
 from broker.replication.topic_stats import ReplicationPath
 from tests.unit.replication.bucket_world import BucketWorld, some, told
 from tests.unit.replication.follower_world import records
@@ -52,6 +55,17 @@ def test_after_a_truncation_a_reset_or_a_stop_nothing_asked_before_is_awaited(tm
     state.stop()
     assert not state.awaits(request)
     assert told(state) == ["truncated", "truncated", "stop"]
+
+
+def test_what_begins_behind_remote_storage_has_to_agree_anew(tmp_path: Path) -> None:
+    world = BucketWorld(tmp_path)
+    state = world.bucket_state()
+    state.answered(state.request(100), 0)
+    request = state.request(100)
+    state.restore_from_remote(RemoteLogState(90, (EpochEntry(0, 20),), encode_snapshot(())), 20)
+    assert not (state.awaits(request) or state.is_agreed)
+    assert (state.fetch_offset, state.last_fetched_epoch, world.partition().log.log_start_offset) == (90, 0, 20)
+    assert (told(state), world.moved) == ([(1, 0), "truncated"], [state])
 
 
 def test_another_epoch_ends_it_all(tmp_path: Path) -> None:

@@ -6,21 +6,31 @@ import pytest
 
 from broker.common.errors import ErrorCode, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from broker.common.identifiers import TopicPartition
-from broker.replication.bucket_replica_fetcher import REST_SECONDS
+from broker.log.leader_epoch_file_cache import EpochEntry
+from broker.log.producer_snapshot import encode_snapshot
+from broker.replication.bucket_replica_fetcher import REST_SECONDS, SETTLED_REST_SECONDS
 from broker.replication.fetch_params import EpochEndOffset
 from broker.replication.leader_endpoint import FetchedPartition, FollowerFetch, LeaderUnavailableError
+from broker.replication.leader_local_start import LeaderLocalStart
+from broker.replication.remote_log import RemoteLogState
 from broker.replication.topic_stats import ReplicationPath
 from tests.support.builders import settle
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.tiered_topics import TIERED, TIERING
 from tests.unit.replication.bucket_world import BucketFetcherWorld, some, told
 from tests.unit.replication.follower_world import T, records
 
 Story = Callable[[BucketFetcherWorld], Awaitable[None]]
 
 
-def tell(tmp_path: Path, story: Story, properties: dict[str, str] | None = None) -> None:
+def tell(
+    tmp_path: Path,
+    story: Story,
+    properties: dict[str, str] | None = None,
+    configs: dict[str, str] | None = None,
+) -> None:
     async def run(loop: SimLoop) -> None:
-        await story(BucketFetcherWorld(tmp_path, properties))
+        await story(BucketFetcherWorld(tmp_path, properties, configs))
 
     simulate(run)
 
@@ -329,6 +339,71 @@ def test_out_of_range_that_appends_have_overtaken_cuts_nothing(tmp_path: Path) -
     tell(tmp_path, story)
 
 
+MOVED = ErrorCode.offset_moved_to_tiered_storage
+
+
+def test_nothing_is_appended_while_the_log_is_to_begin_behind_remote_storage(tmp_path: Path) -> None:
+    """Then the handshake is due again, and the bucket brings what follows."""
+
+    async def story(world: BucketFetcherWorld) -> None:
+        state = world.follow()
+        await world.round(high_watermark=1)
+        assert told(state) == [(1, 0)]
+        world.leader.earliest_local = LeaderLocalStart(0, 90)
+        await world.round(error=MOVED, high_watermark=100, log_start_offset=20)
+        round_ = asyncio.ensure_future(world.fetcher.work_once())
+        await settle()
+        assert (told(state), state.is_ready(now())) == (["begin_reset"], False)
+        with pytest.raises(NotLeaderOrFollowerError):
+            state.append(some(1, "b"))
+        found = RemoteLogState(90, (EpochEntry(0, 20),), encode_snapshot(()))
+        world.remote_log.state_questions[0].answer.set_result(found)
+        await round_
+        assert (told(state), state.is_agreed) == (["truncated", "end_reset"], False)
+        await world.round(high_watermark=100, log_start_offset=20)
+        asked = world.leader.asked[-1][T]
+        assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (90, 0, 20)
+        assert (told(state), state.append(some(90, "b"))) == ([(90, 20)], 91)
+
+    tell(tmp_path, story, dict(TIERING), dict(TIERED))
+
+
+def test_a_follower_that_has_come_to_the_leaders_disk_by_the_bucket_is_not_cut(tmp_path: Path) -> None:
+    async def story(world: BucketFetcherWorld) -> None:
+        state = world.follow()
+        await world.round(high_watermark=1)
+        round_ = await asked(world)
+        state.append(some(1, "b", "c"))
+        world.leader.earliest_local = LeaderLocalStart(0, 2)
+        world.leader.answer_one(error=MOVED, high_watermark=5)
+        await round_
+        world.leader.answer({})
+        await world.fetcher.work_once()
+        assert told(state) == [(1, 0), "begin_reset", "end_reset", (3, 0)]
+        assert world.partition().log.log_end_offset == 3
+        assert world.remote_log.state_questions == []
+
+    tell(tmp_path, story, dict(TIERING), dict(TIERED))
+
+
+def test_waiting_for_remote_storage_is_no_reason_to_ask_without_a_rest(tmp_path: Path) -> None:
+    async def story(world: BucketFetcherWorld) -> None:
+        world.follow()
+        world.create_topic("u", replicas=(2, 1), leader=2)
+        world.follow("u")
+        world.leader.earliest_local = LeaderLocalStart(0, 90)
+        world.leader.answer({T: FetchedPartition(MOVED, high_watermark=100, log_start_offset=20)})
+        await world.fetcher.work_once()
+        world.leader.answer({})  # u is agreed on by it
+        await world.fetcher.work_once()
+        before = now()
+        world.leader.answer({})
+        await world.fetcher.work_once()
+        assert now() - before == pytest.approx(REST_SECONDS)
+
+    tell(tmp_path, story, dict(TIERING), dict(TIERED))
+
+
 @pytest.mark.parametrize("failure", [LeaderUnavailableError("gone"), UnknownLeaderEpochError("not yet")])
 def test_a_reset_ends_also_when_the_place_is_not_found(tmp_path: Path, failure: Exception) -> None:
     async def story(world: BucketFetcherWorld) -> None:
@@ -415,7 +490,7 @@ def test_without_news_it_rests_until_something_is_appended(tmp_path: Path) -> No
 
     async def story(world: BucketFetcherWorld) -> None:
         state = world.follow()
-        await world.round(high_watermark=1)
+        await world.round(high_watermark=0)
         round_ = await asked(world)
         before = now()
         world.leader.answer({})
@@ -431,8 +506,65 @@ def test_without_news_it_rests_until_something_is_appended(tmp_path: Path) -> No
         assert now() == before
         round_ = await asked(world)
         assert world.leader.asked[-1][T].fetch_offset == 2
-        world.leader.answer_one(high_watermark=2)
+        world.leader.answer_one(high_watermark=1)
         await round_
         assert now() == before  # news: the next fetch waits at the leader for more
+
+    tell(tmp_path, story)
+
+
+def test_it_rests_for_longer_once_the_leader_has_committed_all_that_is_here(tmp_path: Path) -> None:
+    """With or without news: its high watermark is held by us, or above what we have."""
+
+    async def story(world: BucketFetcherWorld) -> None:
+        world.create_topic("u", replicas=(2, 1), leader=2)
+        state, empty = world.follow(), world.follow("u")
+        first = FetchedPartition(high_watermark=0)
+        world.leader.answer({T: first, empty.topic_partition: first})
+        before = now()
+        await world.fetcher.work_once()
+        assert now() == before
+        for answer in ({T: FetchedPartition(high_watermark=1)}, {}):
+            world.leader.answer(answer)
+            await world.fetcher.work_once()
+            assert now() == pytest.approx(before + SETTLED_REST_SECONDS)
+            before = now()
+        round_ = await asked(world)
+        world.leader.answer({})
+        await settle()
+        state.append(some(1, "b"))
+        await round_
+        assert now() == before
+        await world.round(high_watermark=3)
+        await world.round(high_watermark=3)  # it has more for us, and who is not in sync hears of still more
+        assert now() == before
+
+    tell(tmp_path, story)
+
+
+def test_a_partition_that_is_due_again_ends_the_longer_rest(tmp_path: Path) -> None:
+    async def story(world: BucketFetcherWorld) -> None:
+        world.create_topic("u", replicas=(2, 1), leader=2)
+        state, empty = world.follow(), world.follow("u")
+        world.leader.answer(
+            {T: FetchedPartition(high_watermark=1), empty.topic_partition: FetchedPartition(high_watermark=0)}
+        )
+        await world.fetcher.work_once()
+        before = now()
+        world.leader.answer({T: FetchedPartition(ErrorCode.unknown_leader_epoch)})
+        await world.fetcher.work_once()
+        assert now() == pytest.approx(state.delayed_until)
+        assert now() - before < SETTLED_REST_SECONDS
+
+    tell(tmp_path, story)
+
+
+def test_who_is_served_by_the_leader_asks_on(tmp_path: Path) -> None:
+    async def story(world: BucketFetcherWorld) -> None:
+        world.follow()
+        await world.round(high_watermark=1)
+        before = now()
+        await world.round(records=records(1, "b"), high_watermark=2)
+        assert now() == before
 
     tell(tmp_path, story)

@@ -3,12 +3,19 @@ from pathlib import Path
 import pytest
 
 from broker.common.errors import StorageFailure
-from broker.replication.delayed_fetch import ANSWER_NOW, DelayedFetch, available_bytes, parking_ms
+from broker.replication.delayed_fetch import (
+    ANSWER_NOW,
+    IN_REMOTE_STORAGE,
+    DelayedFetch,
+    available_bytes,
+    parking_ms,
+)
 from broker.replication.fetch_params import BucketFetch, FetchParams, FetchPartition, FetchPartitionResult
 from broker.replication.fetch_session import CachedPartition
 from broker.replication.fetch_source import RequestedPartitions
 from tests.support.builders import ReplicaWorld, batch
 from tests.support.recording_leader_wal import RecordingLeaderWal
+from tests.support.tiered_partition import TieredWorld, tier
 
 BATCH_BYTES = len(batch("a"))
 
@@ -201,3 +208,51 @@ def test_a_refusal_waits_no_less_than_who_is_behind() -> None:
     request = FetchPartition("t", 0, 0, 1000)
     request.bucket_fetch = BucketFetch.REFUSED
     assert parking_ms(FOLLOWER, [FetchPartitionResult(request)], lag_wait_ms=50) == 50
+
+
+def test_an_offset_that_has_left_the_local_log_is_not_waited_with(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path, 1000, 2000, 3000)
+    params = FetchParams(version=12, min_bytes=5000)
+    request = hosted_request(world, 2)  # in the active segment
+    source = RequestedPartitions([request])
+    ready: list[DelayedFetch] = []
+    source.park(DelayedFetch(params, source, on_ready=ready.append, read_again=lambda *_: None))
+    world.append(batch("a", timestamp=3000))
+    assert ready == []
+    tier(world.partition().log, 3)
+    assert available_bytes(request, params) == IN_REMOTE_STORAGE
+    world.append(batch("b", timestamp=3000))
+    assert len(ready) == 1
+    world.partition().log.maybe_increment_log_start_offset(3, "test")
+    assert available_bytes(request, params) == ANSWER_NOW  # it is gone for good
+
+
+def test_33_what_the_quota_holds_back_is_no_reason_to_answer(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path, 1000, 2000)
+    tier(world.partition().log, 1)
+    remote = hosted_request(world)
+    local = FetchPartition("u", 0, 1, 10_000)
+    local.hosted = world.create_tiered_topic("u", 1000)
+    source = RequestedPartitions([remote, local])
+    ready: list[DelayedFetch] = []
+    params = FetchParams(version=12)
+    operation = DelayedFetch(params, source, on_ready=ready.append, read_again=lambda *_: None, held_back={remote})
+    source.park(operation)
+    world.append(batch("a"))
+    assert ready == []
+    world.append(batch("b"), topic="u")
+    assert ready == [operation]
+
+
+def test_unless_its_partition_has_gone(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path, 1000, 2000)
+    tier(world.partition().log, 1)
+    remote = hosted_request(world)
+    source = RequestedPartitions([remote])
+    ready: list[DelayedFetch] = []
+    operation = DelayedFetch(
+        FetchParams(version=12), source, on_ready=ready.append, read_again=lambda *_: None, held_back={remote}
+    )
+    source.park(operation)
+    world.delete_topic()
+    assert ready == [operation]

@@ -21,10 +21,13 @@ from broker.replication.fetch_params import (
 )
 from broker.replication.fetch_reader import FetchReader
 from broker.replication.partition import Partition
+from broker.replication.remote_log import RemoteFetch
+from broker.replication.remote_reads import REMOTE_READS_MAX, RemoteReads
 from broker.replication.replica_state import NEVER_MS
 from tests.support.builders import ReplicaWorld, batch, first_batch, parsed, topic_uuid, values_of
 from tests.support.recording_leader_wal import RecordingLeaderWal
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.tiered_partition import TIERED_TOPIC, TieredWorld, tier
 
 CONSUMER = FetchParams(version=12)
 
@@ -35,7 +38,7 @@ def read(
     """Locate and read from the page cache."""
     reader = FetchReader(world.replicas._hosted, InlineDiskExecutor())
     done: list[list[FetchPartitionResult]] = []
-    reader.read_bytes(reader.locate(params, requests, is_first_read=True), done.append)
+    reader.read_bytes(reader.locate(params, requests, is_first_read=True)[0], done.append)
     return done[0]
 
 
@@ -210,7 +213,7 @@ def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
         disk = ColdDisk()
         reader = FetchReader(world.replicas._hosted, disk)
         answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
-        located = reader.locate(CONSUMER, [asked(), asked(partition=1), asked(partition=2)], is_first_read=True)
+        located = reader.locate(CONSUMER, [asked(), asked(partition=1), asked(partition=2)], is_first_read=True)[0]
         reader.read_bytes(located, answered.set_result)
         assert not answered.done()
         results = await answered
@@ -228,7 +231,7 @@ def test_a_fetch_gets_what_the_clients_that_do_not_read_have_left(world: Replica
     reader = FetchReader(world.replicas._hosted, InlineDiskExecutor(), answer_budget=budget)
 
     def sizes() -> list[int]:
-        results = reader.locate(CONSUMER, [asked(), asked(partition=1)], is_first_read=True)
+        results = reader.locate(CONSUMER, [asked(), asked(partition=1)], is_first_read=True)[0]
         return [result.size_bytes // size for result in results]
 
     assert sizes() == [5, 5]
@@ -270,7 +273,7 @@ def test_clients_that_do_not_read_leave_followers_their_share(
     reader = FetchReader(world.replicas._hosted, InlineDiskExecutor(), answer_budget=budget)
 
     def batches_for(params: FetchParams) -> int:
-        (result,) = reader.locate(params, [FetchPartition("r", 0, 0, 100_000)], is_first_read=True)
+        (result,) = reader.locate(params, [FetchPartition("r", 0, 0, 100_000)], is_first_read=True)[0]
         return result.size_bytes // size
 
     follower = FetchParams(17, replica_id=2, replica_epoch=12)
@@ -292,7 +295,7 @@ def test_what_is_being_read_from_the_disk_counts_as_unread(
         budget = ByteBudget(1000)
         reader = FetchReader(world.replicas._hosted, ColdDisk(), answer_budget=budget)
         answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
-        reader.read_bytes(reader.locate(CONSUMER, [asked()], is_first_read=True), answered.set_result)
+        reader.read_bytes(reader.locate(CONSUMER, [asked()], is_first_read=True)[0], answered.set_result)
         assert budget.used_bytes == len(batch("a"))
         await answered
         assert budget.used_bytes == 0
@@ -314,7 +317,7 @@ def test_a_failed_or_shortened_read_is_a_storage_error(world: ReplicaWorld, monk
         world.append(batch("a"), batch("b"), partition=1)
         reader = FetchReader(world.replicas._hosted, ColdDisk())
         answered: asyncio.Future[list[FetchPartitionResult]] = loop.create_future()
-        located = reader.locate(CONSUMER, [asked(), asked(1, partition=1)], is_first_read=True)
+        located = reader.locate(CONSUMER, [asked(), asked(1, partition=1)], is_first_read=True)[0]
         reader.read_bytes(located, answered.set_result)
         for result in await answered:
             assert (result.error, result.records, result.high_watermark) == (ErrorCode.kafka_storage_error, b"", -1)
@@ -332,10 +335,10 @@ class OtherReplica:
 def test_a_selector_may_send_consumers_to_another_replica(world: ReplicaWorld) -> None:
     world.append(batch("a"))
     reader = FetchReader(world.replicas._hosted, InlineDiskExecutor(), OtherReplica())
-    (sent,) = reader.locate(CONSUMER, [asked()], is_first_read=True)
+    (sent,) = reader.locate(CONSUMER, [asked()], is_first_read=True)[0]
     assert (sent.preferred_read_replica, sent.size_bytes, sent.high_watermark) == (2, 0, 1)
     assert sent.completes_fetch
-    (old,) = reader.locate(FetchParams(version=10), [asked()], is_first_read=True)
+    (old,) = reader.locate(FetchParams(version=10), [asked()], is_first_read=True)[0]
     assert (old.preferred_read_replica, old.size_bytes) == (-1, len(batch("a")))
 
 
@@ -436,9 +439,9 @@ def test_the_choice_of_a_fetch_holds_until_it_is_answered(world: ReplicaWorld, b
     reader, request = FetchReader(world.replicas._hosted, InlineDiskExecutor()), asked_of_bucket()
     for falls_back in (True, False):
         bucket.falls_back = {2} if falls_back else set()
-        (first,) = reader.locate(BUCKET_FOLLOWER, [request], is_first_read=True)
+        (first,) = reader.locate(BUCKET_FOLLOWER, [request], is_first_read=True)[0]
         bucket.falls_back = set() if falls_back else {2}
-        (second,) = reader.locate(BUCKET_FOLLOWER, [request], is_first_read=False)
+        (second,) = reader.locate(BUCKET_FOLLOWER, [request], is_first_read=False)[0]
         assert (first.size_bytes > 0, second.size_bytes > 0) == (falls_back, falls_back)
     assert bucket.asked == [(2, 0), (2, 0)]
 
@@ -450,3 +453,186 @@ def test_outside_the_isr_it_is_looked_at_each_time(world: ReplicaWorld, bucket: 
     world.register_brokers(2, fenced=True)
     (outside,) = read(world, [asked_of_bucket(2)], BUCKET_FOLLOWER)
     assert outside.has_more
+
+
+# Offsets whose records are in remote storage alone (KIP-405)
+
+TIERED_FOLLOWER = FetchParams(version=17, replica_id=2, replica_epoch=12)
+
+
+@pytest.fixture
+def tiered(tmp_path: Path) -> TieredWorld:
+    """Four records, of which the first two are in remote storage alone."""
+    world = TieredWorld(tmp_path, 1000, 2000, 3000, 4000)
+    tier(world.partition().log, 2)
+    return world
+
+
+def locate(
+    world: TieredWorld, *requests: FetchPartition, params: FetchParams = CONSUMER
+) -> tuple[list[FetchPartitionResult], RemoteReads | None]:
+    return world.replicas._reader.locate(params, requests, is_first_read=True)
+
+
+def locate_one(world: TieredWorld, offset: int, params: FetchParams = CONSUMER) -> FetchPartitionResult:
+    return locate(world, asked(offset), params=params)[0][0]
+
+
+def test_a_consumer_below_the_local_log_is_to_be_read_from_remote_storage(tiered: TieredWorld) -> None:
+    (result,), reads = locate(tiered, asked(1, max_bytes=700))
+    assert (result.error, result.records, result.size_bytes, result.file_slice) == (ErrorCode.none, b"", 0, None)
+    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (4, 4, 0)
+    assert result.remote_fetch == RemoteFetch(tiered.partition(), 1, 700, True, 4, False)
+    assert reads is not None and reads.results == [result]
+    assert result.has_more and result.aborted_transactions is None
+
+
+def test_the_local_log_is_read_as_ever(tiered: TieredWorld) -> None:
+    (result,), reads = locate(tiered, asked(2))
+    assert (result.remote_fetch, reads) == (None, None)
+    assert result.file_slice is not None
+
+
+def test_36_read_committed_ends_at_the_last_stable_offset_in_remote_storage_as_well(tiered: TieredWorld) -> None:
+    result = locate_one(tiered, 1, FetchParams(version=12, isolation_level=1))
+    assert result.remote_fetch == RemoteFetch(tiered.partition(), 1, 1 << 20, True, 4, True)
+    assert result.aborted_transactions == ()
+    tiered.partition().log._first_unstable_offset = 1  # a follower that began at 2 does not know how it ended
+    for offset, may_read, is_answered in ((0, True, False), (1, False, False)):
+        result = locate_one(tiered, offset, FetchParams(version=12, isolation_level=1))
+        assert (result.remote_fetch is not None, result.has_more) == (may_read, may_read)
+        assert result.completes_fetch == is_answered
+    tiered.partition().log._first_unstable_offset = 0
+    result = locate_one(tiered, 1, FetchParams(version=12, isolation_level=1))
+    assert (result.remote_fetch, result.completes_fetch) == (None, True)  # as in the local log
+
+
+@pytest.mark.parametrize("params", [TIERED_FOLLOWER, FetchParams(version=12, replica_id=-3)])
+def test_replicas_are_told_that_the_offset_has_moved(tmp_path: Path, params: FetchParams) -> None:
+    world = TieredWorld(tmp_path)
+    world.create_topic("r", replicas=(1, 2), configs=TIERED_TOPIC)
+    world.append(batch("a"), batch("b"), topic="r")
+    world.partition("r").log.update_high_watermark(2)
+    tier(world.partition("r").log, 1)
+    (result,), reads = locate(world, FetchPartition("r", 0, 0, 1000), params=params)
+    assert (result.error, result.completes_fetch) == (ErrorCode.offset_moved_to_tiered_storage, True)
+    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (2, 2, 0)
+    assert (result.records, result.remote_fetch, reads) == (b"", None, None)
+    assert world.partition("r").topic_stats.failed_fetch_requests == 0
+    if params.is_from_follower:
+        assert world.partition("r").remote_replicas[2].log_end_offset == -1  # it has said nothing of what it has
+
+
+def test_a_replica_that_has_diverged_hears_that_first(tmp_path: Path) -> None:
+    world = TieredWorld(tmp_path)
+    world.create_topic("r", replicas=(1, 2), configs=TIERED_TOPIC, leader_epoch=5)
+    world.append(batch("a"), topic="r")
+    world.place("r", leader_epoch=8)
+    world.append(batch("b"), batch("c"), topic="r")
+    world.partition("r").log.update_high_watermark(3)
+    tier(world.partition("r").log, 3)
+    request = FetchPartition("r", 0, 2, 1000, last_fetched_epoch=6)
+    (result,), _ = locate(world, request, params=TIERED_FOLLOWER)
+    assert (result.error, result.diverging_epoch) == (ErrorCode.none, EpochEndOffset(5, 1))
+    request = FetchPartition("r", 0, 2, 1000, last_fetched_epoch=8)
+    (result,), _ = locate(world, request, params=TIERED_FOLLOWER)
+    assert result.error is ErrorCode.offset_moved_to_tiered_storage
+
+
+@pytest.mark.parametrize("params", [CONSUMER, FetchParams(version=12, replica_id=-3)])
+def test_37_an_offset_that_is_nowhere_is_out_of_range(tiered: TieredWorld, params: FetchParams) -> None:
+    tiered.partition().log.maybe_increment_log_start_offset(1, "test")
+    for offset in (-1, 0, 5):
+        (result,), reads = locate(tiered, asked(offset), params=params)
+        assert (result.error, result.remote_fetch, reads) == (ErrorCode.offset_out_of_range, None, None)
+        assert (result.high_watermark, result.log_start_offset) == (-1, -1)
+
+
+@pytest.mark.parametrize("params", [CONSUMER, FetchParams(version=12, replica_id=-3)])
+def test_without_remote_storage_it_is_out_of_range(tiered: TieredWorld, params: FetchParams) -> None:
+    reader = FetchReader(tiered.replicas._hosted, InlineDiskExecutor())
+    (result,), reads = reader.locate(params, [asked(1)], is_first_read=True)
+    assert (result.error, reads) == (ErrorCode.offset_out_of_range, None)
+    tiered.partition().log.is_tiered = False
+    assert locate_one(tiered, 1, params).error is ErrorCode.offset_out_of_range
+
+
+def test_a_second_look_does_not_ask_remote_storage(tiered: TieredWorld) -> None:
+    (result,), reads = tiered.replicas._reader.locate(CONSUMER, [asked(1)], is_first_read=False)
+    assert (result.error, result.remote_fetch, result.has_more, reads) == (ErrorCode.none, None, True, None)
+
+
+def test_29_remote_partitions_share_the_bytes_of_the_request(tiered: TieredWorld) -> None:
+    for name in ("u", "v", "w"):
+        tier(tiered.create_tiered_topic(name, 1000, 2000).log, 1)
+    requests = [FetchPartition(name, 0, 0, 1000) for name in ("t", "u", "v", "w")]
+    results, reads = locate(tiered, *requests, params=FetchParams(version=12, max_bytes=1700))
+    asked_for = [None if each.remote_fetch is None else each.remote_fetch[2:4] for each in results]
+    assert asked_for == [(1000, True), (700, False), None, None]
+    assert reads is not None and reads.results == results[:2]
+    assert [each.error for each in results] == [ErrorCode.none] * 4
+    assert [(each.has_more, each.records) for each in results[2:]] == [(True, b"")] * 2
+
+
+def test_29_beyond_eight_of_them_partitions_are_empty(tiered: TieredWorld) -> None:
+    names = [f"u{number}" for number in range(10)]
+    for name in names:
+        tier(tiered.create_tiered_topic(name, 1000, 2000).log, 1)
+    results, reads = locate(tiered, *(FetchPartition(name, 0, 0, 1000) for name in names))
+    assert [each.remote_fetch is not None for each in results] == [True] * REMOTE_READS_MAX + [False] * 2
+    assert reads is not None and reads.results == results[:REMOTE_READS_MAX]
+
+
+def test_30_a_local_partition_gets_its_first_batch_whatever_remote_ones_may_bring(tiered: TieredWorld) -> None:
+    tiered.create_tiered_topic("u", 1000)
+    tiered.append(batch("second"), topic="u")
+    remote, local = FetchPartition("t", 0, 1, 1000), FetchPartition("u", 0, 0, 1000)
+    (_, result), _ = locate(tiered, remote, local, params=FetchParams(version=12, max_bytes=1000))
+    assert len(list(values_of(_bytes_of(tiered, result)))) == 1
+    (result, after), reads = locate(tiered, local, remote, params=FetchParams(version=12, max_bytes=10))
+    assert result.size_bytes > 10
+    assert (after.remote_fetch, after.error) == (None, ErrorCode.none)
+    assert reads is not None and not reads.results
+
+
+def _bytes_of(world: TieredWorld, result: FetchPartitionResult) -> Any:
+    world.replicas._reader.read_bytes([result], lambda results: None)
+    return result.records
+
+
+def test_33_nothing_is_read_while_the_quota_is_exceeded(tiered: TieredWorld) -> None:
+    tiered.create_tiered_topic("u", 1000)
+    tiered.remote.is_fetch_quota_exceeded = True
+    remote, local = FetchPartition("t", 0, 1, 1000), FetchPartition("u", 0, 0, 1000)
+    (first, second), reads = locate(tiered, remote, local)
+    assert (first.error, first.remote_fetch, first.completes_fetch) == (ErrorCode.none, None, False)
+    assert (first.high_watermark, first.has_more) == (4, True)
+    assert second.size_bytes > 0
+    assert reads is not None and (reads.results, reads.held_back) == ([], {remote})
+
+
+def test_55_a_follower_has_consumers_read_from_remote_storage_as_well(tiered: TieredWorld) -> None:
+    tiered.place(replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1)
+    assert not tiered.partition().is_leader
+    assert locate_one(tiered, 1).remote_fetch == RemoteFetch(tiered.partition(), 1, 1 << 20, True, 4, False)
+    old = FetchParams(version=10)  # may read from leaders only
+    assert locate_one(tiered, 1, old).error is ErrorCode.not_leader_or_follower
+
+
+def test_a_preferred_replica_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    world = TieredWorld(tmp_path, properties={"replica.selector.class": selector, "broker.rack": "here"})
+    world.register_brokers(1, rack="here")
+    world.register_brokers(2, rack="there")
+    world.create_topic("r", replicas=(1, 2), configs=TIERED_TOPIC)
+    world.append(batch("a"), batch("b"), topic="r")
+    world.partition("r").update_follower_fetch_state(
+        2, fetch_offset=2, log_start_offset=0, leader_log_end_offset=2, replica_epoch=12
+    )
+    tier(world.partition("r").log, 1)
+    near = FetchParams(version=12, rack_id="there", listener_name="PLAINTEXT")
+    (result,), reads = locate(world, FetchPartition("r", 0, 0, 1000), params=near)
+    assert (result.preferred_read_replica, result.remote_fetch, reads) == (2, None, None)
+    here = FetchParams(version=12, rack_id="here", listener_name="PLAINTEXT")
+    (result,), reads = locate(world, FetchPartition("r", 0, 0, 1000), params=here)
+    assert result.preferred_read_replica == -1 and result.remote_fetch is not None

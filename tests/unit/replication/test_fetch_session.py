@@ -39,7 +39,7 @@ class SessionWorld:
 
     def read(self) -> list[FetchPartitionResult]:
         reader = self.world.replicas._reader
-        results = reader.locate(self.params, self.session.partitions_to_read(), is_first_read=True)
+        results = reader.locate(self.params, self.session.partitions_to_read(), is_first_read=True)[0]
         return list(results)
 
     def fetch(self) -> list[int]:

@@ -4,9 +4,12 @@ import pytest
 
 from broker.common.errors import CorruptMessageError, NotLeaderOrFollowerError, OffsetOutOfRangeError
 from broker.common.identifiers import TopicPartition
+from broker.log.leader_epoch_file_cache import EpochEntry
 from broker.log.log_append import UnexpectedAppendOffsetError
+from broker.log.producer_snapshot import encode_snapshot
 from broker.records.record_batch import batches
 from broker.replication.fetch_params import FetchPartition
+from broker.replication.remote_log import RemoteLogState
 from tests.unit.replication.follower_world import FollowerWorld, records
 
 
@@ -127,6 +130,8 @@ def test_a_permission_ends_with_its_epoch_and_with_leadership(tmp_path: Path) ->
     with pytest.raises(NotLeaderOrFollowerError):
         new.truncate_fully_and_start_at(0)
     with pytest.raises(NotLeaderOrFollowerError):
+        new.restore_from_remote(RemoteLogState(9, (), encode_snapshot(())), 0)
+    with pytest.raises(NotLeaderOrFollowerError):
         new.update_offsets(0, 0)
 
 
@@ -164,3 +169,17 @@ def test_a_batch_of_an_older_epoch_than_the_newest_is_corruption(tmp_path: Path)
         replica.append(records(1, "b", epoch=4) + records(2, "c", epoch=3))
     assert world.partition().log.log_end_offset == 1
     assert [tuple(entry) for entry in world.partition().log.leader_epochs.entries] == [(3, 0)]
+
+
+def test_a_log_that_begins_behind_remote_storage_keeps_what_came_before_the_records(tmp_path: Path) -> None:
+    world = FollowerWorld(tmp_path)
+    replica = world.replica()
+    replica.append(records(0, "a"))
+    request = FetchPartition("t", 0, 0, 100)
+    watcher = Watcher()
+    world.partition().watch_fetch(request, watcher, is_from_follower=False)
+    replica.restore_from_remote(RemoteLogState(90, (EpochEntry(0, 20),), encode_snapshot(())), 20)
+    log = world.partition().log
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (20, 90, 90)
+    assert (log.high_watermark, log.latest_epoch) == (90, 0)
+    assert watcher.told == 1  # who reads here looks again

@@ -1,11 +1,13 @@
 """When a partition speaks to its path through the bucket."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.support.builders import ReplicaWorld, batch
+from tests.support.builders import ReplicaWorld, batch, settle
 from tests.support.recording_leader_wal import RecordingLeaderWal
+from tests.support.sim_loop import SimLoop, simulate
 
 
 def led_through_bucket(tmp_path: Path) -> tuple[ReplicaWorld, RecordingLeaderWal]:
@@ -29,6 +31,21 @@ def test_what_is_not_appended_is_not_told(tmp_path: Path) -> None:
     world.append(batch("a", producer_id=7, producer_epoch=0, base_sequence=0))
     world.append(batch("a", producer_id=7, producer_epoch=0, base_sequence=0))
     assert wal.appended_bytes == [len(batch("a"))]
+
+
+def test_who_waits_with_acks_all_is_told_of(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world, wal = led_through_bucket(tmp_path)
+        place = world.partition().topic_partition
+        await world.produce([(place, batch("a"))], acks=1)
+        assert wal.awaited_count == 0
+        produced = asyncio.ensure_future(world.produce([(place, batch("b"))], acks=-1))
+        await settle()
+        assert (wal.appended_bytes[1:], wal.awaited_count) == ([len(batch("b"))], 1)
+        world.place(leader=2, leader_epoch=1)
+        await produced
+
+    simulate(story)
 
 
 def test_a_log_start_moved_on_request_is_told(tmp_path: Path) -> None:

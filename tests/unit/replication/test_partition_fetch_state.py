@@ -3,8 +3,11 @@ from pathlib import Path
 import pytest
 
 from broker.common.errors import NotLeaderOrFollowerError
+from broker.log.leader_epoch_file_cache import EpochEntry
+from broker.log.producer_snapshot import encode_snapshot
 from broker.replication.leader_endpoint import FollowerFetch
 from broker.replication.partition_fetch_state import PartitionFetchState
+from broker.replication.remote_log import RemoteLogState
 from tests.unit.replication.follower_world import FollowerWorld, records
 
 
@@ -78,3 +81,18 @@ def test_a_delay_is_not_prolonged_and_a_brief_one_grows(tmp_path: Path) -> None:
     state.continue_at_end()
     state.delay_briefly(now, 1.0)
     assert state.delayed_until == pytest.approx(now + 0.05)
+
+
+def test_nothing_is_asked_for_during_a_reset(tmp_path: Path) -> None:
+    world = FollowerWorld(tmp_path)
+    world.replica().append(records(0, "a"))
+    state = world.state()
+    request = state.request(100)
+    state.begin_reset()
+    assert (state.is_ready(0.0), state.awaits(request)) == (False, True)
+    state.restore_from_remote(RemoteLogState(90, (EpochEntry(0, 20), EpochEntry(3, 80)), encode_snapshot(())), 20)
+    assert (state.is_ready(0.0), state.awaits(request)) == (False, False)
+    state.end_reset()
+    assert state.is_ready(0.0)
+    asked = state.request(100)
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (90, 3, 20)

@@ -10,9 +10,12 @@ from broker.common.identifiers import TopicPartition
 from broker.config.topic_config import TopicConfig
 from broker.replication.bucket_fetch_state import BucketFetchState
 from broker.replication.leader_endpoint import LeaderEndPoint
+from broker.replication.leader_local_start import LeaderLocalStart
 from broker.replication.replica_fetcher_manager import LeaderAddress, ReplicaFetcherManager, fetcher_id
 from tests.support.builders import ReplicaWorld, settle
+from tests.support.scripted_remote_log import ScriptedRemoteLog
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.tiered_topics import TIERED, TIERING
 from tests.unit.replication.bucket_world import THROUGH_BUCKETS, FakeBucketFollower, told
 from tests.unit.replication.follower_world import FakeLeader, T, records
 
@@ -39,7 +42,10 @@ class ManagerWorld(ReplicaWorld):
             return self.leaders[-1]
 
         make = FakeBucketFollower if self.has_bucket else None
-        self.manager = ReplicaFetcherManager(1, world.config, address_of, connect, make_bucket_follower=make)
+        self.remote_log = ScriptedRemoteLog()
+        self.manager = ReplicaFetcherManager(
+            1, world.config, address_of, connect, make_bucket_follower=make, remote_log=self.remote_log
+        )
         return self.manager
 
     @property
@@ -318,3 +324,22 @@ def test_to_switch_a_partition_is_followed_again_and_what_was_asked_finds_nobody
         assert [fetcher.name for fetcher in world.manager.fetchers] == ["ReplicaFetcherThread-0-2"]
 
     tell(tmp_path, story, THROUGH_BUCKETS, has_bucket=True)
+
+
+@pytest.mark.parametrize("has_bucket", [False, True])
+def test_a_follower_may_begin_behind_remote_storage(tmp_path: Path, has_bucket: bool) -> None:
+    async def story(world: ManagerWorld) -> None:
+        configs = {**TIERED, **({"remote.wal.enable": "true"} if has_bucket else {})}
+        world.create_topic(replicas=(2, 1), leader=2, configs=configs)
+        await settle()
+        (leader,) = world.leaders
+        leader.earliest_local = LeaderLocalStart(0, 90)
+        leader.answer_one(error=ErrorCode.offset_moved_to_tiered_storage)
+        await settle()
+        (question,) = world.remote_log.state_questions
+        assert (question.epoch, question.offset) == (0, 89)
+        world.manager.leave([T])
+        await settle()
+        assert question.answer.cancelled()
+
+    tell(tmp_path, story, {**TIERING, **(THROUGH_BUCKETS if has_bucket else {})}, has_bucket=has_bucket)

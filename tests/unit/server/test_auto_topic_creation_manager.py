@@ -5,14 +5,12 @@ from uuid import UUID
 import pytest
 
 from broker.common.errors import ErrorCode
-from broker.config.setting import ConfigError
-from broker.config.topic_config import TopicConfig
 from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import NO_THROTTLE, to_milliseconds
 from broker.protocol.requests import decode_request, encode_response
 from broker.protocol.response_schema import ResponseSchema
-from broker.server.auto_topic_creation_manager import AutoTopicCreationManager, creatable_topic
+from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.forwarding_manager import ForwardingManager
 from broker.server.node_to_controller_channel import NodeToControllerChannel
 from tests.support.sim_loop import SimLoop, simulate
@@ -173,36 +171,6 @@ def test_what_the_controller_says_and_what_the_client_hears(error: ErrorCode, to
         assert await setup.manager.create_topics(["a"]) == {"a": told}
 
     run(play, setup)
-
-
-def test_the_offsets_topic_has_its_own_shape() -> None:
-    topic = creatable_topic("__consumer_offsets", config_holder().current)
-    assert (topic.num_partitions, topic.replication_factor) == (50, 1)
-    assert {each.name: each.value for each in topic.configs} == {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": "104857600",
-    }
-
-
-def test_the_offsets_topic_has_the_shape_of_the_settings() -> None:
-    config = config_holder(
-        offsets__topic__num__partitions="7",
-        offsets__topic__replication__factor="3",
-        offsets__topic__segment__bytes="2000000",
-    ).current
-    topic = creatable_topic("__consumer_offsets", config)
-    assert (topic.num_partitions, topic.replication_factor) == (7, 3)
-    assert {each.name: each.value for each in topic.configs}["segment.bytes"] == "2000000"
-
-
-def test_segments_of_the_offsets_topic_are_as_large_as_any_topics_must_be() -> None:
-    config = config_holder(offsets__topic__segment__bytes="100").current
-    topic = creatable_topic("__consumer_offsets", config)
-    asked_for = {each.name: each.value for each in topic.configs if each.value is not None}
-    assert TopicConfig(asked_for).segment_bytes == 1024 * 1024
-    with pytest.raises(ConfigError):
-        TopicConfig({"segment.bytes": "100"})
 
 
 def test_other_topics_have_the_brokers_defaults_and_the_time_of_a_request() -> None:

@@ -17,7 +17,7 @@ from broker.protocol.durations import NO_THROTTLE, milliseconds
 from broker.protocol.errors import UnsupportedApiError
 from broker.protocol.frames import Frame
 from broker.protocol.requests import Request, decode_response
-from broker.protocol.response_schema import RequestSchema
+from broker.protocol.response_schema import RequestSchema, ResponseSchema
 from broker.server.api_registry import ApiRegistry, handles, handles_frames
 from broker.server.dispatcher import Dispatcher
 from broker.server.request_context import RequestContext
@@ -141,6 +141,58 @@ def errors_counted(dispatcher: Dispatcher, api: str, error: str) -> int:
 @pytest.mark.parametrize("version", range(5))
 def test_a_plain_handler_answers_at_once(dispatcher: Dispatcher, version: int) -> None:
     assert error_of(start(dispatcher, heartbeat_request(version)), ApiKey.HEARTBEAT, version) == ErrorCode.none
+
+
+async def test_a_plain_handler_may_answer_later(dispatcher: Dispatcher, outcome: Outcome) -> None:
+    outcome.answer = asyncio.get_running_loop().create_future()
+    async with dispatcher.running():
+        connection = start(dispatcher, heartbeat_request())
+        await turns(3)
+        assert connection.sent == []
+        assert "request:heartbeat:connection" in {task.get_name() for task in asyncio.all_tasks()}
+        schema = ResponseSchema.of(ApiKey.HEARTBEAT, 4)
+        outcome.answer.set_result(
+            schema.HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.rebalance_in_progress)
+        )
+        await turns(3)
+        assert error_of(connection, ApiKey.HEARTBEAT, 4) == ErrorCode.rebalance_in_progress
+
+
+async def test_what_a_plain_handler_waits_for_fails(dispatcher: Dispatcher, outcome: Outcome) -> None:
+    outcome.answer = asyncio.get_running_loop().create_future()
+    async with dispatcher.running():
+        connection = start(dispatcher, heartbeat_request())
+        outcome.answer.set_exception(NotCoordinatorError("no"))
+        await turns(3)
+        assert error_of(connection, ApiKey.HEARTBEAT, 4) == ErrorCode.not_coordinator
+
+
+@pytest.mark.parametrize("turns_before", [0, 3])
+async def test_what_a_plain_handler_waits_for_is_cancelled_with_the_connection(
+    dispatcher: Dispatcher, outcome: Outcome, turns_before: int
+) -> None:
+    outcome.answer = asyncio.get_running_loop().create_future()
+    async with dispatcher.running():
+        frame = Frame(memoryview(heartbeat_request())[4:], is_owned=True)
+        connection = Connection()
+        slot = ResponseSlot(connection)
+        route = dispatcher.route(frame)
+        assert route is not None
+        dispatcher.start(route, frame, CONTEXT, slot)
+        await turns(turns_before)
+        assert slot.on_closed is not None
+        slot.on_closed()
+        await turns(3)
+        assert outcome.answer.cancelled()
+        assert connection.sent == [] and len(dispatcher._tasks) == 0
+
+
+async def test_what_a_plain_handler_waits_for_is_cancelled_at_a_stop(dispatcher: Dispatcher, outcome: Outcome) -> None:
+    outcome.answer = asyncio.get_running_loop().create_future()
+    async with dispatcher.running():
+        start(dispatcher, heartbeat_request())
+        await turns(3)
+    assert outcome.answer.cancelled()
 
 
 async def test_a_coroutine_answers_as_a_named_task(dispatcher: Dispatcher) -> None:

@@ -25,12 +25,12 @@ class RecordingLogs:
 
 
 class Setup:
-    def __init__(self) -> None:
-        self.holder: ConfigHolder[BrokerConfig] = config_holder()
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self.holder: ConfigHolder[BrokerConfig] = ConfigHolder(config_holder().current.with_overrides(properties or {}))
         self.cache = MetadataCache()
         self.logs = RecordingLogs()
-        repository = ConfigRepository(self.holder.current, self.cache)
-        self.publisher = DynamicConfigPublisher(self.holder, repository, self.logs)  # type: ignore[arg-type]
+        self.repository = ConfigRepository(self.holder.current, self.cache)
+        self.publisher = DynamicConfigPublisher(self.holder, self.repository, self.logs)  # type: ignore[arg-type]
         self._offset = 0
 
     def publish(self, *records: object) -> None:

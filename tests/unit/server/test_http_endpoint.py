@@ -99,10 +99,52 @@ async def test_readiness_says_why_not() -> None:
 
 
 async def test_other_paths_and_methods_are_refused() -> None:
-    assert parts((await exchange(get("/"))).written)[0] == "404 Not Found"
+    assert parts((await exchange(get("/favicon.ico"))).written)[0] == "404 Not Found"
+    assert parts((await exchange(get("/../node.py"))).written)[0] == "404 Not Found"
+    assert parts((await exchange(get("/static/page.js"))).written)[0] == "404 Not Found"
     status, headers, _ = parts((await exchange(get("/metrics", "POST"))).written)
     assert (status, headers["Allow"]) == ("405 Method Not Allowed", "GET, HEAD")
     assert parts((await exchange(b"hello\r\n\r\n")).written)[0] == "400 Bad Request"
+
+
+async def test_the_page_is_made_of_its_own_files_and_may_use_nothing_else() -> None:
+    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+        status, headers, body = parts((await exchange(get(path))).written)
+        assert (status, headers["Content-Type"]) == ("200 OK", f"{kind}; charset=utf-8")
+        assert int(headers["Content-Length"]) == len(body) > 500
+    policy = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
+    assert policy.pop("img-src") == "data:"
+    assert set(policy) >= {"default-src", "script-src", "style-src", "connect-src", "frame-ancestors", "base-uri"}
+    assert set(policy.values()) == {"'none'", "'self'"}
+    assert policy["default-src"] == "'none'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_head_of_the_page_has_its_length_and_no_body() -> None:
+    _, headers, body = parts((await exchange(get("/", "HEAD"))).written)
+    assert (int(headers["Content-Length"]) > 500, body) == (True, b"")
+
+
+async def test_the_status_is_json_and_no_markup_whatever_things_are_called() -> None:
+    async def status() -> Any:
+        return {"rack": "<script>alert(1)</script>"}
+
+    answer, headers, body = parts((await exchange(get("/status"), of=endpoint(status=status))).written)
+    assert (answer, headers["Content-Type"]) == ("200 OK", "application/json")
+    assert json.loads(body) == {"rack": "<script>alert(1)</script>"}
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert json.loads(parts((await exchange(get("/status"))).written)[2]) == {}
+
+
+async def test_a_status_that_cannot_be_made_is_an_error_of_that_request_alone() -> None:
+    async def status() -> Any:
+        raise KeyError("broken")
+
+    with structlog.testing.capture_logs() as events:
+        assert parts((await exchange(get("/status"), of=endpoint(status=status))).written)[0] == (
+            "500 Internal Server Error"
+        )
+    assert [event["event"] for event in events] == ["http_resource_failed"]
 
 
 def post(body: bytes, *, path: str = "/faults", headers: str = "", length: str | None = None) -> bytes:

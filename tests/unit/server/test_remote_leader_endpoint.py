@@ -19,6 +19,7 @@ from broker.replication.leader_endpoint import (
     FollowerFetch,
     LeaderUnavailableError,
 )
+from broker.replication.leader_local_start import LeaderLocalStart
 from broker.server.remote_leader_endpoint import RemoteLeaderEndPoint, fetch_version, list_offsets_version
 from tests.support.builders import broker_config
 
@@ -211,7 +212,7 @@ def offsets(error: ErrorCode = ErrorCode.none) -> Callable[[Any], Any]:
             partition_index=4,
             error_code=error,
             timestamp=-1,
-            offset={-1: 50, -2: 20}[timestamp],
+            offset={-1: 50, -2: 20, -4: 30}[timestamp],
             leader_epoch=6,
         )
         topic = schema.ListOffsetsTopicResponse(name="t", partitions=(partition,))
@@ -228,11 +229,48 @@ async def test_ends_are_asked_for_as_a_replica_in_its_epoch() -> None:
     assert (request.topics[0].name, request.topics[0].partitions[0].current_leader_epoch) == ("t", 6)
 
 
+async def test_where_the_leaders_disk_begins_is_asked_with_the_epoch_that_wrote_it() -> None:
+    leader, connection = endpoint(offsets())
+    assert await leader.earliest_local_offset(T, 6) == LeaderLocalStart(epoch=6, offset=30)
+    assert connection.sent[0][2].topics[0].partitions[0].timestamp == -4
+
+
 async def test_a_refused_question_has_the_leaders_code() -> None:
     leader, _ = endpoint(offsets(ErrorCode.unknown_leader_epoch))
+    for ask in (leader.latest_offset, leader.earliest_local_offset):
+        with pytest.raises(KafkaError) as caught:
+            await ask(T, 6)
+        assert caught.value.code is ErrorCode.unknown_leader_epoch
+
+
+def epoch_ends(error: ErrorCode = ErrorCode.none, topic: str = "t") -> Callable[[Any], Any]:
+    def respond(request: Any) -> Any:
+        schema = ResponseSchema.of(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
+        answer = schema.EpochEndOffset(error_code=error, partition=4, leader_epoch=1, end_offset=90)
+        result = schema.OffsetForLeaderTopicResult(topic=topic, partitions=(answer,))
+        return schema.OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=(result,))
+
+    return respond
+
+
+async def test_the_end_of_an_epoch_is_asked_for_in_the_leaders_epoch() -> None:
+    leader, connection = endpoint(epoch_ends())
+    assert await leader.epoch_end_offset(T, 2, 6) == EpochEndOffset(1, 90)
+    ((api_key, version, request, _),) = connection.sent
+    asked = request.topics[0].partitions[0]
+    assert (api_key, version, request.replica_id) == (ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, 1)
+    assert (request.topics[0].topic, asked.partition, asked.leader_epoch, asked.current_leader_epoch) == ("t", 4, 2, 6)
+
+
+async def test_the_end_of_an_epoch_may_be_refused_or_not_come() -> None:
+    leader, connection = endpoint(epoch_ends(ErrorCode.fenced_leader_epoch))
     with pytest.raises(KafkaError) as caught:
-        await leader.latest_offset(T, 6)
-    assert caught.value.code is ErrorCode.unknown_leader_epoch
+        await leader.epoch_end_offset(T, 2, 6)
+    assert (caught.value.code, connection.closed) == (ErrorCode.fenced_leader_epoch, 0)
+    leader, connection = endpoint(epoch_ends(topic="another"))
+    with pytest.raises(LeaderUnavailableError, match="nothing of t-4"):
+        await leader.epoch_end_offset(T, 2, 6)
+    assert connection.closed == 1  # what comes later must not be taken for the answer to something else
 
 
 async def test_a_code_nobody_knows_yet_is_an_error_like_any_other() -> None:

@@ -28,13 +28,13 @@ def test_the_process_is_tuned() -> None:
     assert sys.getswitchinterval() == pytest.approx(runtime_tuning.SWITCH_INTERVAL_SECONDS)
 
 
-def test_glibc_takes_the_thresholds() -> None:
-    assert runtime_tuning.set_malloc_thresholds() is True
+def test_glibc_takes_the_options() -> None:
+    assert runtime_tuning.set_malloc_options() is True
 
 
 def test_a_c_library_without_mallopt_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_tuning.ctypes, "CDLL", lambda name: object())
-    assert runtime_tuning.set_malloc_thresholds() is False
+    assert runtime_tuning.set_malloc_options() is False
     runtime_tuning.tune_process()
 
 

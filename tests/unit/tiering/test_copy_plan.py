@@ -17,6 +17,10 @@ def local(*bases: int) -> list[LocalSegment]:
     return [LocalSegment(base, 100 + base, 1000 + base) for base in bases]
 
 
+def sizes(*bases: int) -> list[tuple[int, int]]:
+    return [(segment.base_offset, segment.size_in_bytes) for segment in local(*bases)]
+
+
 def copied(bases: list[int], *, after: int = -1, log_start: int = 0, stable: int = 1000) -> list[tuple[int, int]]:
     """(base offset, end offset) of each candidate."""
     found = copy_candidates(local(*bases), copied_offset=after, log_start_offset=log_start, last_stable_offset=stable)
@@ -81,16 +85,16 @@ def test_copies_leave_no_gap(lengths: list[int], first: int, after: int, log_sta
 
 
 def test_the_lag_is_what_is_closed_and_not_copied() -> None:
-    assert copy_lag(local(0, 10, 20, 30), -1) == (100 + 110 + 120, 3)
-    assert copy_lag(local(0, 10, 20, 30), 9) == (110 + 120, 2)
-    assert copy_lag(local(0, 10, 20, 30), 15) == (120, 1)
-    assert copy_lag(local(0, 10, 20, 30), 29) == (0, 0)
-    assert copy_lag(local(0), -1) == (0, 0)
+    assert copy_lag(sizes(0, 10, 20, 30), -1) == (100 + 110 + 120, 3)
+    assert copy_lag(sizes(0, 10, 20, 30), 9) == (110 + 120, 2)
+    assert copy_lag(sizes(0, 10, 20, 30), 15) == (120, 1)
+    assert copy_lag(sizes(0, 10, 20, 30), 29) == (0, 0)
+    assert copy_lag(sizes(0), -1) == (0, 0)
     assert copy_lag([], -1) == (0, 0)
 
 
 def test_a_copied_segment_of_one_record_is_no_lag() -> None:
-    assert copy_lag(local(0, 1, 2), 1) == (0, 0)
+    assert copy_lag(sizes(0, 1, 2), 1) == (0, 0)
 
 
 def test_what_is_told_before_the_first_byte_is_copied() -> None:

@@ -1,8 +1,10 @@
 from uuid import UUID
 
+import pytest
+
 from broker.tiering.epoch_segments import EpochSegments
 
-A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
+A, B, C, D = (UUID(int=number) for number in range(1, 5))
 
 
 def finished(*copies: tuple[int, int, UUID]) -> EpochSegments:
@@ -48,7 +50,7 @@ def test_a_duplicate_that_reaches_as_far_or_further_replaces() -> None:
 def test_45_one_that_covers_several_replaces_them_all() -> None:
     segments = finished((10, 50, A), (51, 90, B), (5, 100, C))
     assert segments.referenced == (C,)
-    assert segments.unreferenced == (B, A)
+    assert segments.unreferenced == (A, B)
     assert segments.floor(95) == C
 
 
@@ -62,14 +64,53 @@ def test_what_reaches_further_than_the_new_one_stays() -> None:
     assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B, A), (), 90)
 
 
-def test_one_at_the_same_start_replaces_and_the_old_one_is_still_listed() -> None:
-    segments = finished((0, 100, A), (0, 50, B))
+def test_45_a_shorter_one_that_finishes_late_hides_nothing() -> None:
+    segments = finished((40, 120, B), (50, 99, A))
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B,), (A,), 120)
+    assert [segments.floor(offset) for offset in (40, 50, 99, 100, 120)] == [B] * 5
+
+
+@pytest.mark.parametrize("late", [(0, 50), (50, 100), (20, 50), (100, 100)])
+def test_45_wherever_it_is_cut(late: tuple[int, int]) -> None:
+    segments = finished((0, 100, B), (*late, A))
     assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B,), (A,), 100)
+
+
+def test_45_what_was_replaced_is_found_again_when_the_longer_one_is_deleted() -> None:
+    segments = finished((0, 49, A), (50, 90, B), (20, 60, C), (0, 100, D))
+    assert (segments.referenced, segments.unreferenced) == ((D,), (A, C, B))
+    segments.delete_started(0, 100, D)
+    assert (segments.referenced, segments.unreferenced) == ((A, C, B), (D,))
+    segments.delete_finished(D)
+    assert list(segments) == [A, C, B]
+
+
+def test_45_unless_another_one_has_it_as_well() -> None:
+    segments = finished((10, 20, A), (10, 50, B), (10, 100, C))
+    segments.delete_started(10, 100, C)
+    assert (segments.referenced, segments.unreferenced) == ((B,), (C, A))
+    segments.delete_started(10, 50, B)
+    assert (segments.referenced, segments.unreferenced) == ((A,), (C, B))
+
+
+def test_45_or_it_is_deleted_itself() -> None:
+    segments = finished((0, 49, A), (50, 90, B), (0, 100, C))
+    segments.delete_started(0, 49, A)
+    segments.delete_started(0, 100, C)
+    assert (segments.referenced, segments.unreferenced) == ((B,), (A, C))
+
+
+def test_of_an_epoch_without_records_nothing_is_found() -> None:
+    segments = finished((50, 49, A))
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((), (A,), 49)
+    segments.copy_finished(40, 60, B)
+    segments.copy_finished(50, 49, C)
+    assert (segments.referenced, segments.unreferenced, segments.highest_offset) == ((B,), (A, C), 60)
 
 
 def test_a_deletion_is_listed_until_it_is_done() -> None:
     segments = finished((0, 9, A), (10, 19, B))
-    segments.delete_started(0, A)
+    segments.delete_started(0, 9, A)
     assert (segments.referenced, segments.unreferenced, segments.floor(5)) == ((B,), (A,), None)
     segments.delete_finished(A)
     assert (list(segments), segments.highest_offset) == ([B], 19)
@@ -77,13 +118,13 @@ def test_a_deletion_is_listed_until_it_is_done() -> None:
 
 def test_the_deletion_of_a_replaced_one_leaves_the_new_one() -> None:
     segments = finished((0, 100, A), (0, 200, B))
-    segments.delete_started(0, A)
+    segments.delete_started(0, 100, A)
     assert (segments.referenced, segments.unreferenced) == ((B,), (A,))
 
 
 def test_the_highest_offset_never_falls() -> None:
     segments = finished((0, 9, A), (10, 19, B))
-    segments.delete_started(10, B)
+    segments.delete_started(10, 19, B)
     segments.delete_finished(B)
     segments.copy_finished(10, 14, C)
     assert (segments.referenced, segments.highest_offset) == ((A, C), 19)

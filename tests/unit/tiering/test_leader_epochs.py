@@ -1,4 +1,4 @@
-from broker.tiering.leader_epochs import end_offset_of, epochs_below, epochs_between, without_empty_epochs
+from broker.tiering.leader_epochs import end_offset_of, epoch_of, epochs_below, epochs_between, without_empty_epochs
 
 from .segment_world import epoch_entries
 
@@ -36,3 +36,9 @@ def test_what_is_not_known_is_not_made_up() -> None:
 def test_an_epoch_ends_where_the_next_one_starts() -> None:
     assert [end_offset_of(EPOCHS, epoch, 90) for epoch in (0, 1, 2, 5, 6)] == [30, 30, 70, 90, 90]
     assert end_offset_of((), 3, 90) == 90
+
+
+def test_who_wrote_an_offset() -> None:
+    epochs = epoch_entries({1: 10, 2: 20, 3: 20, 5: 40})
+    assert [epoch_of(epochs, offset) for offset in (9, 10, 19, 20, 39, 40, 400)] == [None, 1, 1, 3, 3, 5, 5]
+    assert epoch_of((), 0) is None

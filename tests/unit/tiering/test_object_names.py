@@ -32,6 +32,7 @@ def test_names_are_what_they_always_were(kind: ObjectKind, suffix: str) -> None:
     assert name == f"tiered/c1/foo-1-7-AAECAwQFBgcICQoLDA0ODw/00000000000000000042-AAAAAAAAAAAAAAAAAAAAAQ{suffix}"
     assert check_key(name) == name
     assert NAMES.parse(name) == ParsedName(TOPIC_ID, 7, 42, UUID(int=1), kind)
+    assert NAMES.is_name(name)
 
 
 def test_prefixes() -> None:
@@ -51,6 +52,20 @@ def test_any_topic_has_names_that_a_store_takes(topic: str, topic_id: UUID) -> N
     name = NAMES.name(one, ObjectKind.LEADER_EPOCHS)
     assert check_key(name) == name
     assert NAMES.parse(name) == ParsedName(topic_id, 100_000, 42, topic_id, ObjectKind.LEADER_EPOCHS)
+
+
+def test_folders_tell_of_partitions() -> None:
+    assert NAMES.parse_folder(NAMES.partition_prefix(ONE.partition)) == (TOPIC_ID, 7)
+    for prefix in (
+        "tiered/c2/foo-1-7-AAECAwQFBgcICQoLDA0ODw/",
+        "tiered/c1/foo-1-7-AAECAwQFBgcICQoLDA0ODw",
+        "tiered/c1/x/foo-1-7-AAECAwQFBgcICQoLDA0ODw/",
+        "tiered/c1/foo-AAECAwQFBgcICQoLDA0ODw/",
+        "tiered/c1/",
+        "",
+    ):
+        with pytest.raises(ValueError, match="begin with"):
+            NAMES.parse_folder(prefix)
 
 
 def test_long_names_and_dots_at_the_front_give_way() -> None:
@@ -73,5 +88,6 @@ def test_long_names_and_dots_at_the_front_give_way() -> None:
     ],
 )
 def test_other_names_are_refused(name: str) -> None:
+    assert not NAMES.is_name(name)
     with pytest.raises(ValueError, match=r"remote segment|ObjectKind"):
         NAMES.parse(name)

@@ -1,10 +1,12 @@
 """Remote segments as objects: what is put in which order, read in which ranges, and what failures are called."""
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from broker.common.file_system import read_file
+from broker.common.identifiers import TopicIdPartition
 from broker.config.setting import ConfigError
 from broker.objectstore.decorated import Operation
 from broker.objectstore.failing_object_store import Fault
@@ -12,13 +14,15 @@ from broker.objectstore.objects import PartSizes
 from broker.tiering import object_remote_storage_manager
 from broker.tiering.errors import RemoteResourceNotFoundError, RemoteStorageError
 from broker.tiering.local_tiered_storage import LocalTieredStorage
-from broker.tiering.remote_storage_manager import IndexType
+from broker.tiering.remote_storage_manager import IndexType, PartitionDirectory, StoresDirectories
 from tests.support.sim_disk import SimFileSystem
 
+from .segment_world import PARTITION
 from .storage_world import EPOCHS, SNAPSHOT, Aborted, Bucket, Made, batch, context, make_segment, settings
 from .storage_world import storage_manager as made_manager
 
 FOLDER = "tiered/cluster/topic-0-AAAAEAAAAAAAAAAAAAAAAA/"
+OTHER_FOLDER = "tiered/cluster/other-3-AAAAAAAAAAAAAAAAAAAABw/"
 NAME = FOLDER + "00000000000000000010-AAAAAAAAAAAAAAAAAAAAAQ"
 
 
@@ -32,6 +36,10 @@ class World:
     def segment(self, number: int = 1, *, aborted: bool = True) -> Made:
         batches = [batch(10), batch(11, count=3), batch(14)]
         return make_segment(self.disk, number, batches, aborted=[Aborted(5, 10, 14, 15)] if aborted else [])
+
+    def numbers(self, folder: str) -> list[int]:
+        """When the remote segments' objects there were stored."""
+        return [at for name, at in self.bucket.inner.modified_ms.items() if name.startswith(folder + "0" * 18)]
 
     async def fetched(self, made: Made, start: int, end: int | None = None) -> list[bytes]:
         return [piece async for piece in self.manager.fetch_log_segment(made.segment, start, end)]
@@ -177,6 +185,50 @@ async def test_failures_of_the_store_are_repeated_then_told() -> None:
         world.bucket.failing.fail_next(Operation.DELETE_MANY, Fault.RESET, Fault.RESET)
         with pytest.raises(RemoteStorageError):
             await world.manager.delete_log_segment_data(made.segment)
+
+
+async def test_directories_of_partitions_are_listed_and_deleted() -> None:
+    world = World()
+    first, second = world.segment(1), world.segment(2)
+    other = replace(second.segment, partition=TopicIdPartition(UUID(int=7), "other", 3))
+    strangers = [FOLDER + "notes.txt", "tiered/cluster/readme", "tiered/another/topic-0-AAAAEAAAAAAAAAAAAAAAAA/x"]
+    async with world.manager.running():
+        assert isinstance(world.manager, StoresDirectories)
+        assert await world.manager.partition_directories() == []
+        for each in (first.segment, second.segment, other):
+            await world.manager.copy_log_segment_data(each, first.data if each is first.segment else second.data)
+        for name in strangers:
+            await world.bucket.inner.put(name, b"")
+        for number, name in enumerate(sorted(world.bucket.objects)):
+            world.bucket.inner.modified_ms[name] = number
+        one, another = (
+            PartitionDirectory(FOLDER, PARTITION.topic_id, 0),
+            PartitionDirectory(OTHER_FOLDER, UUID(int=7), 3),
+        )
+        assert sorted(await world.manager.partition_directories()) == [another, one]
+        assert await world.manager.newest_ms(one) == max(world.numbers(FOLDER))
+        assert await world.manager.newest_ms(another) == max(world.numbers(OTHER_FOLDER))
+        assert await world.manager.delete_partition_directory(one) == 12
+        assert len(world.bucket.objects) == 6 + len(strangers)
+        assert set(strangers) < set(world.bucket.objects)
+        assert await world.manager.delete_partition_directory(one) == 0
+        assert await world.manager.newest_ms(one) is None
+
+
+async def test_a_directory_is_deleted_a_thousand_objects_at_a_time() -> None:
+    world = World()
+    for number in range(2500):
+        await world.bucket.inner.put(f"{FOLDER}{number:020d}-AAAAAAAAAAAAAAAAAAAAAQ.log", b"")
+    directory = PartitionDirectory(FOLDER, UUID(int=1), 0)
+    async with world.manager.running():
+        world.bucket.failing.fail_next(Operation.LIST, Fault.RESET, Fault.RESET)
+        with pytest.raises(RemoteStorageError, match="objects below tiered/cluster/"):
+            await world.manager.partition_directories()
+        world.bucket.failing.fail_next(Operation.DELETE_MANY, Fault.RESET, Fault.RESET)
+        with pytest.raises(RemoteStorageError, match=f"objects below {FOLDER}"):
+            await world.manager.delete_partition_directory(directory)
+        assert await world.manager.delete_partition_directory(directory) == 2500
+    assert world.bucket.objects == {}
 
 
 @pytest.mark.parametrize(

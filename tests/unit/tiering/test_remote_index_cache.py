@@ -11,10 +11,12 @@ import pytest
 
 from broker.common.disk import DiskExecutor, InlineDiskExecutor
 from broker.common.errors import StorageFailure
+from broker.config.config_holder import ConfigHolder
 from broker.objectstore.decorated import Operation
 from broker.objectstore.failing_object_store import Fault
 from broker.tiering.errors import RemoteResourceNotFoundError, RemoteStorageError
 from broker.tiering.remote_index_cache import RemoteIndexCache
+from tests.support.builders import broker_config
 from tests.support.sim_disk import SimFileSystem
 
 from .storage_world import Aborted, Bucket, Made, batch, make_segment, storage_manager
@@ -127,6 +129,17 @@ async def test_52_the_limit_can_be_changed() -> None:
         cache.resize(3 * SIZE)
         await world.ask(cache, 1, 2, 3)
         assert (world.cached(), cache.downloads) == ([10, 20, 30], 5)
+
+
+async def test_52_the_limit_follows_the_settings() -> None:
+    world = World()
+    config = ConfigHolder(broker_config())
+    async with world.cache() as cache:
+        await world.ask(cache, 1, 2, 3)
+        cache.follow(config)
+        config.update(broker_config({"remote.log.index.file.cache.total.size.bytes": str(2 * SIZE)}))
+        await asyncio.sleep(0)
+        assert (world.cached(), cache.size_bytes) == ([20, 30], 2 * SIZE)
 
 
 async def test_memory_has_a_bound_of_its_own() -> None:

@@ -11,9 +11,10 @@ from broker.objectstore.decorated import Operation
 from broker.objectstore.failing_object_store import Fault
 from broker.tiering.errors import RemoteStorageError
 from broker.tiering.object_names import ObjectKind, ObjectNames
-from broker.tiering.remote_log_chunks import READ_AHEADS_MAX, RemoteLogChunks
+from broker.tiering.remote_log_chunks import ABANDONED_SECONDS, READ_AHEADS_MAX, RemoteLogChunks
 from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
 from tests.support.sim_disk import SimFileSystem
+from tests.support.sim_loop import SimLoop, simulate
 
 from .segment_world import segment
 from .storage_world import Bucket, storage_manager
@@ -30,11 +31,17 @@ class World:
         self.segments = [segment(number, 0, 9, size=len(LOG)) for number in range(8)]
 
     @contextlib.asynccontextmanager
-    async def chunks(self, cache_bytes: int = 1000) -> AsyncIterator[RemoteLogChunks]:
+    async def chunks(self, cache_bytes: int = 1000, read_ahead_chunks: int = 2) -> AsyncIterator[RemoteLogChunks]:
         async with self.storage.running(), BackgroundTasks("test") as tasks:
             for each in self.segments:
                 await self.bucket.inner.put(NAMES.name(each, ObjectKind.LOG), LOG)
-            yield RemoteLogChunks(self.storage, tasks, chunk_bytes=CHUNK, cache_bytes=cache_bytes)
+            yield RemoteLogChunks(
+                self.storage,
+                tasks,
+                chunk_bytes=CHUNK,
+                cache_bytes=cache_bytes,
+                read_ahead_chunks=read_ahead_chunks,
+            )
 
     @property
     def one(self) -> RemoteLogSegmentMetadata:
@@ -105,22 +112,32 @@ async def test_a_cache_too_small_for_a_chunk_still_answers() -> None:
         assert chunks.cached_bytes == 0
 
 
-async def test_the_next_chunk_is_read_ahead_when_a_read_comes_near_it() -> None:
+async def test_the_next_chunks_are_read_ahead_for_who_goes_on() -> None:
     world = World()
     async with world.chunks() as chunks:
-        await chunks.read(world.one, 0, 10, read_ahead=True)
+        await chunks.read(world.one, 0, 5)  # does not say that it goes on
         await settle()
         assert world.asked() == [(0, 19)]
         await chunks.read(world.one, 5, 6, read_ahead=True)
         await settle()
-        assert world.asked() == [(20, 39)]
-        await chunks.read(world.one, 5, 6, read_ahead=True)
-        await chunks.read(world.one, 20, 20)  # without
+        assert world.asked() == [(20, 39), (40, 59)]
+        await chunks.read(world.one, 11, 10, read_ahead=True)
         await settle()
-        assert world.asked() == []
-        await chunks.read(world.one, 80, 15, read_ahead=True)  # there is none after it
+        assert world.asked() == [(60, 79)]
+        await chunks.read(world.one, 60, 20, read_ahead=True)  # there is one after it
         await settle()
         assert world.asked() == [(80, 94)]
+        await chunks.read(world.one, 80, 15, read_ahead=True)  # and none after that
+        await settle()
+        assert world.asked() == []
+
+
+async def test_nothing_is_read_ahead_where_that_is_off() -> None:
+    world = World()
+    async with world.chunks(read_ahead_chunks=0) as chunks:
+        await chunks.read(world.one, 0, 20, read_ahead=True)
+        await settle()
+        assert world.asked() == [(0, 19)]
 
 
 async def test_a_read_joins_the_read_ahead() -> None:
@@ -128,7 +145,8 @@ async def test_a_read_joins_the_read_ahead() -> None:
     async with world.chunks() as chunks:
         await chunks.read(world.one, 0, 20, read_ahead=True)
         assert await chunks.read(world.one, 20, 20) == LOG[20:40]
-        assert world.asked() == [(0, 19), (20, 39)]
+        await settle()
+        assert world.asked() == [(0, 19), (20, 39), (40, 59)]
 
 
 async def test_read_aheads_are_few_and_failures_of_them_are_nobodys() -> None:
@@ -143,6 +161,52 @@ async def test_read_aheads_are_few_and_failures_of_them_are_nobodys() -> None:
         assert chunks.fetches == len(world.segments) + READ_AHEADS_MAX
         assert world.asked() == []
         assert await chunks.read(world.one, 20, 20) == LOG[20:40]
+
+
+async def test_what_was_read_to_its_end_goes_before_what_is_being_read() -> None:
+    world = World()
+    async with world.chunks(4 * CHUNK, read_ahead_chunks=0) as chunks:
+        await chunks.read(world.segments[1], 0, 5, read_ahead=True)
+        for position in range(0, 60, 20):
+            await chunks.read(world.one, position, 20, read_ahead=True)
+        await chunks.read(world.one, 40, 1)  # a look back does not make it one that is being read
+        world.asked()
+        for position in (60, 80):
+            await chunks.read(world.one, position, 15, read_ahead=True)
+        assert world.asked() == [(60, 79), (80, 94)]
+        await chunks.read(world.segments[1], 5, 5, read_ahead=True)
+        assert world.asked() == []
+        assert chunks.cached_bytes <= 80
+
+
+async def test_many_who_read_at_once_cost_hardly_more_than_they_read() -> None:
+    """More than there is room for: nothing is read ahead soon, and nobody's chunk goes before it was read."""
+    world = World()
+    async with world.chunks(len(world.segments) * CHUNK) as chunks:
+        for position in range(0, len(LOG), 10):
+            for each in world.segments:
+                assert await chunks.read(each, position, 10, read_ahead=True) == LOG[position : position + 10]
+            await settle()
+        assert len(world.asked()) <= 1.2 * 5 * len(world.segments)  # the first find room, and lose what they read ahead
+
+
+def test_chunks_that_nobody_asked_for_any_more_make_room_for_reading_ahead() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = World()
+        async with world.chunks(3 * CHUNK) as chunks:
+            for each in world.segments[1:4]:
+                await chunks.read(each, 0, 5)
+            await asyncio.sleep(ABANDONED_SECONDS - 1)
+            await chunks.read(world.one, 0, 5, read_ahead=True)
+            await settle()
+            assert world.asked() == [(0, 19)] * 4
+            await asyncio.sleep(2)
+            await chunks.read(world.one, 5, 5, read_ahead=True)
+            await settle()
+            assert world.asked() == [(20, 39), (40, 59)]
+            assert chunks.cached_bytes == 60
+
+    simulate(story)
 
 
 async def test_failures_are_told_and_not_kept() -> None:

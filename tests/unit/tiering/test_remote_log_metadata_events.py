@@ -98,6 +98,7 @@ def test_leader_epochs_may_come_in_any_order() -> None:
         {"start_offset": -1},
         {"end_offset": -1},
         {"segment_leader_epochs": ()},
+        {"segment_leader_epochs": (SegmentLeaderEpochEntry(leader_epoch=0, offset=1000),)},
         {"remote_log_segment_state": 4},
         {"remote_log_segment_state": -1},
     ],
@@ -161,7 +162,7 @@ def test_any_segment_survives(
     event = dataclasses.replace(
         SEGMENT,
         start_offset=start,
-        end_offset=start + length,
+        end_offset=max(start, *epochs.values()) + length,
         segment_leader_epochs=tuple(EpochEntry(*entry) for entry in sorted(epochs.items())),
         custom_metadata=custom,
         state=state,

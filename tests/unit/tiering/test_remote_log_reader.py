@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +22,7 @@ from broker.tiering.errors import RemoteResourceNotFoundError, RemoteStorageErro
 from broker.tiering.object_names import ObjectKind, ObjectNames
 from broker.tiering.remote_index_cache import RemoteIndexCache
 from broker.tiering.remote_log_chunks import RemoteLogChunks
-from broker.tiering.remote_log_reader import RemoteLogReader, RemoteRead
-from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
+from broker.tiering.remote_log_reader import SEGMENTS_PER_TURN, RemoteLogReader, RemoteRead, SegmentPart
 from tests.support.sim_disk import SimFileSystem
 
 from .storage_world import Aborted, Bucket, Made, batch, make_segment, storage_manager
@@ -41,6 +41,7 @@ class World:
         self.storage = storage_manager(self.bucket, self.remote_disk)
         self.chunk_bytes = chunk_bytes
         self.made: list[Made] = []
+        self.ends: dict[UUID, int] = {}  # of segments that go on with what another log has
         self.local: list[AbortedTransaction] = []
         self.local_asked: list[tuple[int, int]] = []
 
@@ -60,10 +61,11 @@ class World:
         self.made.append(one)
         return one
 
-    async def segment_at(self, offset: int) -> RemoteLogSegmentMetadata | None:
+    async def segment_at(self, offset: int) -> SegmentPart | None:
         for each in self.made:
             if each.segment.start_offset <= offset <= each.segment.end_offset:
-                return each.segment
+                end_offset = self.ends.get(each.segment.segment_id, each.segment.next_offset)
+                return SegmentPart(each.segment, end_offset) if offset < end_offset else None
         return None
 
     def local_aborted(self, fetch_offset: int, upper_bound_offset: int) -> Iterable[AbortedTransaction]:
@@ -82,15 +84,25 @@ class World:
                 yield RemoteLogReader(indexes, chunks, disk)
 
     async def read(
-        self, reader: RemoteLogReader, offset: int, size_max: int = MUCH, *, whole_first: bool = True
+        self,
+        reader: RemoteLogReader,
+        offset: int,
+        size_max: int = MUCH,
+        upper_bound: int = MUCH,
+        *,
+        whole_first: bool = True,
     ) -> bytes:
-        found = await reader.read(self, offset, size_max, min_one_message=whole_first, only_committed=False)
+        found = await reader.read(
+            self, offset, size_max, upper_bound, min_one_message=whole_first, only_committed=False
+        )
         assert found.aborted is None
         return found.records
 
-    async def aborted(self, reader: RemoteLogReader, offset: int, size_max: int = MUCH) -> list[int]:
+    async def aborted(
+        self, reader: RemoteLogReader, offset: int, size_max: int = MUCH, upper_bound: int = MUCH
+    ) -> list[int]:
         """The producers whose transactions are told of."""
-        found = await reader.read(self, offset, size_max, min_one_message=True, only_committed=True)
+        found = await reader.read(self, offset, size_max, upper_bound, min_one_message=True, only_committed=True)
         assert found.records and found.aborted is not None
         return [each.producer_id for each in found.aborted]
 
@@ -157,7 +169,8 @@ async def test_what_is_not_in_a_segment_is_in_the_next() -> None:
     async with world.reader() as reader:
         assert await world.read(reader, 3) == batch(5)
         del world.made[1]
-        assert await reader.read(world, 3, MUCH, min_one_message=True, only_committed=True) == RemoteRead()
+        found = await reader.read(world, 3, MUCH, MUCH, min_one_message=True, only_committed=True)
+        assert found == RemoteRead(next_offset=5)
         with pytest.raises(OffsetOutOfRangeError, match="offset 5"):
             await world.read(reader, 5)
 
@@ -197,6 +210,73 @@ async def test_36_only_what_touches_the_records_that_are_returned() -> None:
         assert await world.aborted(reader, 2) == [2, 3]
         assert await world.aborted(reader, 0, SIZE) == [1]
         assert await world.aborted(reader, 2, SIZE) == [2]
+
+
+async def test_a_read_ends_below_what_its_reader_may_see() -> None:
+    world = World()
+    made = [batch(0), batch(1, count=2), batch(3)]
+    world.add(*made)
+    async with world.reader() as reader:
+        for upper_bound, count in ((4, 3), (3, 2), (2, 1), (1, 1), (0, 0)):
+            assert await world.read(reader, 0, upper_bound=upper_bound) == b"".join(made[:count]), upper_bound
+        found = await reader.read(world, 3, MUCH, 3, min_one_message=True, only_committed=True)
+        assert found == RemoteRead()  # not a reason to go on elsewhere
+
+
+async def test_44_what_a_segment_has_of_another_log_is_not_read() -> None:
+    """After an unclean election: the log goes on with other records from offset 2 on."""
+    world = World()
+    one = world.add(batch(0), batch(1), batch(2), batch(3))
+    world.ends[one.segment.segment_id] = 2
+    async with world.reader() as reader:
+        assert await world.read(reader, 0) == batch(0) + batch(1)
+        with pytest.raises(OffsetOutOfRangeError):
+            await world.read(reader, 2)
+
+
+async def test_44_after_it_comes_the_segment_that_the_log_goes_on_with() -> None:
+    world = World()
+    one = world.add(batch(0), batch(4), batch(5))  # 1 to 3 were compacted away; 2 and up are of another log
+    world.ends[one.segment.segment_id] = 2
+    async with world.reader() as reader:
+        found = await reader.read(world, 1, MUCH, MUCH, min_one_message=True, only_committed=False)
+        assert found == RemoteRead(next_offset=2)
+        two = world.add(batch(2), batch(3))
+        await world.storage.copy_log_segment_data(two.segment, two.data)
+        world.made.reverse()  # the one that is in the epoch of the offset is found
+        assert await world.read(reader, 1) == two.log
+
+
+async def test_44_a_marker_of_another_log_ends_no_transaction() -> None:
+    world = World()
+    one = world.add(batch(0), batch(1), batch(2), aborted=[Aborted(1, 0, 2, 3)])
+    world.local = [AbortedTransaction(1, 0, 7, 8)]
+    async with world.reader() as reader:
+        world.ends[one.segment.segment_id] = 2
+        found = await reader.read(world, 0, MUCH, MUCH, min_one_message=True, only_committed=True)
+        assert found.aborted == [AbortedTransaction(1, 0, 7, 8)]
+        assert world.local_asked == [(0, 2)]
+
+
+async def test_looking_through_many_segments_lets_others_run() -> None:
+    world = World()
+    for offset in range(2 * SEGMENTS_PER_TURN + 1):
+        world.add(batch(offset))
+    turns = []
+
+    async def count_turns() -> None:
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    async with world.reader() as reader:
+        await world.aborted(reader, 0)
+        counting = asyncio.ensure_future(count_turns())
+        await asyncio.sleep(0)
+        before = len(turns)
+        await world.aborted(reader, 0)
+        assert len(turns) > before + 1
+        counting.cancel()
 
 
 async def test_segments_without_aborted_transactions_need_no_index() -> None:
@@ -251,6 +331,19 @@ async def test_25_the_indexes_tell_where_to_look_for_a_timestamp() -> None:
         assert world.bucket.inner.ranges == [(14 * SIZE, 16 * SIZE - 1)]
         assert await reader.find_offset_by_timestamp(one, 0, 18) == (1018, 18, -1)
         assert world.bucket.inner.ranges[1:] == [(18 * SIZE, 20 * SIZE - 1)]
+
+
+async def test_44_a_timestamp_of_another_log_is_not_found() -> None:
+    """After an unclean election: the log goes on with other records from offset 12 on."""
+    world = World(chunk_bytes=SIZE)
+    one = world.add(*(batch(offset, timestamp=1000 + offset) for offset in range(10, 20))).segment
+    async with world.reader() as reader:
+        assert await reader.find_offset_by_timestamp(one, 1011, 10, 12) == (1011, 11, -1)
+        assert await reader.find_offset_by_timestamp(one, 1012, 10) == (1012, 12, -1)
+        world.bucket.inner.ranges.clear()
+        assert await reader.find_offset_by_timestamp(one, 1012, 10, 12) is None
+        assert await reader.find_offset_by_timestamp(one, 1019, 10, 12) is None
+        assert all(position <= 9 * SIZE for position, _ in world.bucket.inner.ranges)
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 70, SIZE + 3, 2 * SIZE - 1])

@@ -12,6 +12,8 @@ from .segment_world import DELETED, DELETING, FINISHED, STARTED, epoch_entries, 
         (-1, 5, {0: 0}, "start offset -1"),
         (5, 4, {0: 5}, "from 5 to 4"),
         (0, 5, {}, "without leader epochs"),
+        (0, 5, {0: 0, 1: 7}, "epoch 1 of a remote segment starts at 7: it ends at 5"),
+        (0, 5, {0: 0, 1: 1000, 2: 5}, "epoch 1 of a remote segment starts at 1000"),
     ],
 )
 def test_what_no_segment_can_be(start: int, end: int, epochs: dict[int, int], message: str) -> None:
@@ -36,6 +38,14 @@ def test_an_epoch_ends_before_the_next_one_or_with_the_segment() -> None:
     one = segment(1, 10, 99, {2: 10, 4: 30, 7: 80})
     ends = {epoch: one.end_offset_for_epoch(epoch) for epoch in (1, 2, 3, 4, 7, 8)}
     assert ends == {1: 9, 2: 29, 3: 29, 4: 79, 7: 99, 8: 99}
+
+
+def test_it_has_a_record_in_the_epoch_that_wrote_it() -> None:
+    one = segment(1, 10, 99, {2: 10, 4: 30, 5: 80, 7: 80})
+    having = [
+        (epoch, offset) for epoch in range(9) for offset in (9, 10, 29, 30, 79, 80, 99, 100) if one.has(epoch, offset)
+    ]
+    assert having == [(2, 10), (2, 29), (4, 30), (4, 79), (7, 80), (7, 99)]
 
 
 @pytest.mark.parametrize("state", [STARTED, FINISHED, DELETING, DELETED])

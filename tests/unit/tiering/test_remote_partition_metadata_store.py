@@ -2,12 +2,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.common.errors import ErrorCode, ReplicaNotAvailableError
+from broker.common.identifiers import TopicIdPartition
 from broker.schemas.remote_log_metadata import RemotePartitionDeleteState
 from broker.tiering.remote_log_metadata_cache import EventOutcome
 from broker.tiering.remote_log_segment_metadata import RemotePartitionDeleteMetadata
 from broker.tiering.remote_partition_metadata_store import RemotePartitionMetadataStore
 
-from .segment_world import FINISHED, PARTITION, STARTED, segment, update
+from .segment_world import DELETED, DELETING, FINISHED, PARTITION, STARTED, segment, update
 
 OTHER = PARTITION._replace(partition=1)
 APPLIED, ILLEGAL, UNKNOWN = EventOutcome.APPLIED, EventOutcome.ILLEGAL_TRANSITION, EventOutcome.UNKNOWN_SEGMENT
@@ -37,6 +38,26 @@ def test_what_is_known_of_a_partition() -> None:
     assert list(store.list_remote_log_segments(PARTITION, 0)) == [found]
     assert list(store.list_remote_log_segments(PARTITION, 1)) == []
     assert store.remote_log_size(PARTITION, 0) == 100
+
+
+def test_whoever_goes_by_an_answer_hears_when_it_is_true_no_more() -> None:
+    store = store_of_two()
+    lost: list[tuple[TopicIdPartition, int | None]] = []
+    store.watch_losses(lambda partition, found: lost.append((partition, found and found.segment_id.int)))
+    store.apply(segment(2, 10, 19))
+    store.apply(update(2, DELETING))  # nobody could read it
+    store.apply(update(2, DELETED))
+    store.apply(update(1, FINISHED))
+    assert lost == []
+    for state in (DELETING, DELETING, DELETED):
+        store.apply(update(1, state))
+    assert lost == [(PARTITION, 1)]
+    for number in range(3):
+        store.apply(deletion(number))
+    assert lost == [(PARTITION, 1), (PARTITION, None)]
+    store.unassign([OTHER])
+    store.unassign([OTHER])
+    assert lost[2:] == [(OTHER, None)]
 
 
 def test_9_nothing_is_answered_before_everything_is_known() -> None:

@@ -52,6 +52,13 @@ def decide(
 THREE = [copied(1, 0, 9, age_ms=3000), copied(2, 10, 19, age_ms=2000), copied(3, 20, 29, age_ms=1000)]
 
 
+def test_what_is_of_older_epochs_stays_while_the_first_epochs_are_not_known() -> None:
+    old = [copied(1, 0, 9, {1: 0}), copied(2, 20, 29, {2: 20})]
+    assert decide(old, log_of({3: 20}, start=20)) == ([1, 2], None)
+    assert decide(old, log_of({3: 20}, start=19)) == ([1], None)
+    assert decide(old, log_of({3: 20})) == ([], None)
+
+
 def test_without_limits_everything_stays() -> None:
     assert decide(THREE, log_of()) == ([], None)
     assert decide([], log_of(retention_ms=0, retention_bytes=0)) == ([], None)
@@ -60,9 +67,9 @@ def test_without_limits_everything_stays() -> None:
 @pytest.mark.parametrize(
     ("retention_ms", "expected"),
     [
-        (3000, ([], None)),  # as old as it may become
-        (2999, ([1], 10)),
-        (1999, ([1, 2], 20)),
+        (3001, ([], None)),
+        (3000, ([1], 10)),  # as in Kafka: a local segment would stay for another millisecond
+        (2000, ([1, 2], 20)),
         (0, ([1, 2, 3], 30)),
     ],
 )
@@ -119,6 +126,15 @@ def test_21_nor_segments_of_another_log() -> None:
     strangers = [*THREE, copied(4, 30, 39, {5: 30}), copied(5, 30, 1000)]
     assert remote_log_size(strangers, log_of()) == 300
     assert decide(strangers, log_of(retention_bytes=300)) == ([], None)
+
+
+def test_21_what_two_leaders_have_copied_in_other_pieces_counts_once() -> None:
+    """Ten bytes a record: 200 bytes, whoever has copied them how often."""
+    pieces = [copied(1, 0, 9), copied(2, 5, 14), copied(3, 10, 19)]
+    assert decide(pieces, log_of(retention_bytes=150)) == ([], None)
+    assert decide(pieces, log_of(retention_bytes=150, only_local=49)) == ([], None)
+    assert decide(pieces, log_of(retention_bytes=150, only_local=50)) == ([1], 10)
+    assert decide(pieces, log_of(retention_bytes=0)) == ([1, 2, 3], 20)
 
 
 def test_the_totals_are_of_all_that_is_stored() -> None:
@@ -292,7 +308,7 @@ def test_what_retention_may_and_must_do(case: tuple[list[RemoteLogSegmentMetadat
     left = [each for each in segments if each.segment_id not in gone]
 
     def is_old(each: RemoteLogSegmentMetadata) -> bool:
-        return 0 <= log.retention_ms < NOW - each.max_timestamp_ms
+        return 0 <= log.retention_ms <= NOW - each.max_timestamp_ms
 
     # What is readable and stays lies at or above the log's start; nobody waits for a deletion that was begun.
     assert all(each.end_offset >= start for each in left if each.is_readable and each in lineage)

@@ -1,37 +1,47 @@
-"""Settings of a remote storage manager, from what was given under the prefix."""
+"""Settings of a remote storage manager, from those of the broker."""
 
-import pytest
-
-from broker.config.setting import ConfigError
+from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.objectstore.s3_settings import S3Settings
+from broker.tiering.object_names import DEFAULT_PREFIX
 from broker.tiering.remote_storage_context import RemoteStorageSettings
+from tests.support.tiered_topics import TIERING
 
 from .storage_world import BUCKET, Bucket, context
 
 
-def test_settings_from_properties() -> None:
+def made(**given: str) -> RemoteStorageSettings:
+    own = {f"rsm.config.{name.replace('_', '.')}": text for name, text in given.items()}
+    return RemoteStorageSettings.of(BrokerConfig({**DEFAULT_SINGLE_NODE, **TIERING, **own}))
+
+
+def test_every_setting_gets_where_it_belongs() -> None:
     given = {
-        "bucket": "s3://b",
-        "key.prefix": "p/q",
-        "endpoint.url": "http://127.0.0.1:1",
+        "bucket": "file:///other",
+        "key_prefix": "p/q/",
+        "endpoint_url": "http://127.0.0.1:1",
         "region": "r",
-        "access.key": "a",
-        "secret.key": "hush",
-        "path.style": "TRUE",
+        "access_key": "a",
+        "secret_key": "hush",
+        "path_style": "TRUE",
         "mine": "1",
     }
-    made = RemoteStorageSettings.of("S3RemoteStorageManager", given)
-    assert (made.class_name, made.bucket, made.key_prefix) == ("S3RemoteStorageManager", "s3://b", "p/q")
-    assert made.s3 == S3Settings("http://127.0.0.1:1", "r", "a", "hush", True, request_timeout_seconds=30.0)
-    assert made.properties == given
-    assert "hush" not in repr(made)
+    settings = made(**given)
+    assert settings.class_name == "LocalTieredStorage"
+    assert (settings.bucket, settings.key_prefix) == ("file:///other", "p/q")
+    assert settings.s3 == S3Settings("http://127.0.0.1:1", "r", "a", "hush", True, request_timeout_seconds=30.0)
+    assert settings.properties == {
+        **{name.replace("_", "."): text for name, text in given.items()},
+        "broker.id": "1",
+    }
+    assert "hush" not in repr(settings)
 
 
 def test_what_is_not_given() -> None:
-    made = RemoteStorageSettings.of("x", {})
-    assert (made.bucket, made.key_prefix, made.s3.path_style) == ("", "tiered", False)
-    with pytest.raises(ConfigError, match=r"rsm\.config\.path\.style=yes"):
-        RemoteStorageSettings.of("x", {"path.style": "yes"})
+    settings = made()
+    assert (settings.bucket, settings.key_prefix) == ("file:///var/tiered", DEFAULT_PREFIX)
+    assert settings.s3 == S3Settings(request_timeout_seconds=30.0)
+    none = RemoteStorageSettings.of(BrokerConfig(DEFAULT_SINGLE_NODE))
+    assert (none.class_name, none.bucket) == ("", "")
 
 
 async def test_the_context_opens_the_store_it_was_told_to() -> None:

@@ -31,7 +31,7 @@ def test_a_class_is_named_by_a_short_name_or_a_path(name: str, bucket: str, expe
     ("name", "message"),
     [
         ("", "must be set: LocalTieredStorage or S3RemoteStorageManager"),
-        ("Nothing", "is no RemoteStorageManager"),
+        ("Nothing", "is no RemoteStorageManager: it must be LocalTieredStorage or S3RemoteStorageManager, or the"),
         ("no.such.Module", "cannot be loaded"),
         ("pathlib.Path", "is no RemoteStorageManager"),
         ("pathlib.Nothing", "cannot be loaded"),

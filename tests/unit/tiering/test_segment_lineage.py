@@ -113,3 +113,68 @@ def test_what_differs_in_one_record_is_not(case: tuple[list[int], int, int, int]
     other = log[:fork] + [log[fork] + 100] * (end + 1 - fork)
     strange = segment(1, start, end, epochs_of(other[start : end + 1], start))
     assert strange not in SegmentLineage(epoch_entries(epochs_of(log, 0)), len(log))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "end", "offset", "common"),
+    [
+        ({1: 15, 2: 20, 3: 30}, 35, 15, 36),  # all of it, from any offset on
+        ({1: 15, 2: 20, 3: 30}, 35, 33, 36),
+        ({7: 70}, 95, 75, 90),  # to the log's end
+        ({0: 0}, 9, 3, 10),
+        ({0: 0}, 15, 3, 10),  # the old leader went on in its epoch: the log's next one begins earlier
+        ({0: 0, 1: 12}, 15, 3, 10),  # the epoch that follows began later there
+        ({0: 0, 1: 8}, 15, 3, 8),  # or earlier
+        ({0: 0, 2: 10}, 15, 3, 10),  # or is another one
+        ({0: 0, 1: 10, 2: 20, 4: 30}, 35, 3, 30),
+        ({0: 0, 2: 10}, 15, 12, 12),  # nothing, from there on
+        ({0: 0}, 15, 12, 12),
+        ({5: 55, 6: 60}, 65, 57, 60),
+    ],
+)
+def test_44_up_to_where_a_segment_is_of_this_log(epochs: dict[int, int], end: int, offset: int, common: int) -> None:
+    assert LINEAGE.common_end(segment(1, min(epochs.values()), end, epochs), offset) == common
+
+
+def test_44_epochs_without_records_are_no_end() -> None:
+    lineage = SegmentLineage(epoch_entries({0: 0, 1: 10, 2: 20, 3: 20, 4: 20}), 30)
+    assert lineage.common_end(segment(1, 0, 25, {0: 0, 1: 10, 2: 20, 4: 20}), 5) == 26
+    assert lineage.common_end(segment(1, 0, 25, {0: 0, 1: 10, 4: 20}), 12) == 26
+
+
+def test_44_a_log_without_epochs_has_nothing_in_common() -> None:
+    assert SegmentLineage((), 0).common_end(segment(1, 0, 9), 5) == 5
+    assert SegmentLineage(epoch_entries({0: 5}), 9).common_end(segment(1, 0, 9), 3) == 3
+
+
+_EPOCHS = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=1, max_size=5)
+
+
+@settings(max_examples=300)
+@given(ours=_EPOCHS, theirs=_EPOCHS, data=st.data())
+def test_44_the_common_part_is_what_was_written_in_the_same_epochs(
+    ours: list[tuple[int, int]], theirs: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """(how much higher the epoch is, how many records it wrote), against looking at each offset."""
+
+    def laid_out(shape: list[tuple[int, int]]) -> tuple[dict[int, int], list[int]]:
+        epoch, starts, wrote = -1, {}, []
+        for step, records in shape:
+            epoch += step
+            starts[epoch] = len(wrote)
+            wrote += [epoch] * records
+        return starts, wrote
+
+    our_epochs, our_log = laid_out(ours)
+    their_epochs, their_log = laid_out(theirs)
+    if not their_log:
+        return
+    one = segment(1, 0, len(their_log) - 1, their_epochs)
+    offset = data.draw(st.integers(0, len(their_log) - 1))
+    expected = offset
+    while expected < min(len(our_log), len(their_log)) and our_log[expected] == their_log[expected]:
+        expected += 1
+    lineage = SegmentLineage(epoch_entries(our_epochs), len(our_log))
+    # One leader writes an epoch, so logs that have the same epoch at an offset have the same records before it.
+    if our_log[:offset] == their_log[:offset] and offset < len(our_log):
+        assert lineage.common_end(one, offset) == expected

@@ -9,11 +9,11 @@ from typing import Any
 from broker.common.chance import Chance
 from broker.common.disk import InlineDiskExecutor
 from broker.common.identifiers import TopicIdPartition
+from broker.common.metadata_topic import MetadataTopicError
 from broker.metrics.object_store_metrics import ObjectStoreMetrics
 from broker.metrics.registry import MetricsRegistry
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
 from broker.schemas.remote_wal_metadata import RemoteWalCombinedLogSegmentMetadataRecord
-from broker.wal.announce.metadata_topic import MetadataTopicError
 from broker.wal.objects.combined_segment import CombinedSegment, ObjectIdentity, build_combined_segment
 from broker.wal.objects.object_key import WalObjectKey
 from broker.wal.remote_wal_stats import RemoteWalStats

@@ -5,19 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from broker.common.errors import StorageFailure
 from broker.common.identifiers import TopicIdPartition
+from broker.common.metadata_topic import MetadataRecord as Event
 from broker.metadata.configs_image import ConfigResourceType
 from broker.metadata.metadata_delta import MetadataDelta
 from broker.metadata.metadata_image import MetadataImage
 from broker.replication.partition import Partition
 from broker.schemas.cluster_metadata import ConfigRecord, MetadataRecord
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
-from broker.wal.announce.metadata_topic import MetadataRecord as Event
+from broker.wal.follow import wal_interval_map
 from broker.wal.follow.wal_interval_map import WalIntervalMap
 from broker.wal.follow.wal_partitions import Placement, WalPartitions
 from broker.wal.remote_wal_manager import RemoteWalManager
 from tests.support.builders import LOCAL_BROKER_ID, ReplicaWorld, batch, topic_uuid
+from tests.support.tiered_partition import tier
+from tests.support.tiered_topics import TIERED, TIERING
 from tests.unit.wal.wal_world import BUCKET, entry
 
 OTHER = LOCAL_BROKER_ID + 1
@@ -41,6 +46,7 @@ class Wal:
         self.log_start_moves = 0
 
     def appended(self, size_bytes: int) -> None: ...
+    def awaited(self) -> None: ...
     def serves_records(self, replica_id: int, fetch_offset: int) -> bool:
         return False
 
@@ -88,6 +94,7 @@ class Topic:
         self.assigned, self.unhurried = frozenset(partitions), frozenset(unhurried)
 
     def read_again(self, partition: int) -> None:
+        assert partition in self.assigned
         self.read_anew.append(partition)
 
     def append(self, partition: int, values: Sequence[bytes], *, may_linger: bool = False) -> Any:
@@ -153,11 +160,24 @@ class World(ReplicaWorld):
             delta.replay(record)
         super().replay(*records)
         for partition in self.replicas.partitions():
+            if partition.local_log is None:
+                continue
             partition.log.update_config(self.topic_config(partition.topic_partition.topic))
         self.tell(delta, self.metadata.image)
 
     def tell(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.manager.on_metadata(delta, image)
+
+    def fill_disk(self) -> None:
+        self.logs.failure = StorageFailure("the disk is full")
+        self.replicas._hosted._set_offline(T0.topic_partition)
+
+    def free_disk(self) -> None:
+        self.logs.failure = None
+        self.replicas.reopen_offline()
+        for log in self.logs.all():
+            log.update_config(self.topic_config(log.topic_partition.topic))
+        self.manager.settle()
 
     def set_config(self, value: str | None) -> None:
         self.replay(
@@ -165,6 +185,20 @@ class World(ReplicaWorld):
                 resource_type=int(ConfigResourceType.TOPIC), resource_name="t", name="remote.wal.enable", value=value
             )
         )
+
+
+class StartingWorld(World):
+    """A broker that starts: the manager is told of nothing before `release`, and then of all at once."""
+
+    is_released = False
+
+    def tell(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self.is_released:
+            super().tell(delta, image)
+
+    def release(self) -> None:
+        self.is_released = True
+        self.tell(MetadataDelta.between(MetadataImage.EMPTY, self.metadata.image), self.metadata.image)
 
 
 @pytest.fixture
@@ -234,8 +268,10 @@ def test_what_is_deleted_is_forgotten(world: World) -> None:
 def test_it_reads_what_all_brokers_announce_and_what_is_said_of_its_partitions(world: World) -> None:
     world.create_topic(replicas=PAIR, configs=WAL)
     of_brokers = {combined_event_partition_of(broker_id, COUNT) for broker_id in PAIR}
-    assert world.topic.assigned == of_brokers | {metadata_partition_of(T0.topic_id, 0, COUNT)}
-    assert world.topic.unhurried == {metadata_partition_of(T0.topic_id, 0, COUNT)} - of_brokers != set()
+    of_partition = metadata_partition_of(T0.topic_id, 0, COUNT)
+    assert world.topic.assigned == of_brokers | {of_partition}
+    assert world.topic.unhurried == OWN_OBJECTS | {of_partition}  # what it tells itself, or has been told of the object
+    assert len(OWN_OBJECTS) < len(world.topic.unhurried) < len(world.topic.assigned)
     assert sorted(world.reader.begun) == sorted(world.topic.assigned)
     world.register_brokers(7)
     assert combined_event_partition_of(7, COUNT) in world.topic.assigned
@@ -264,6 +300,7 @@ def test_what_comes_here_later_reads_what_was_announced_before(world: World) -> 
     world.create_topic(replicas=(OTHER,), leader=OTHER, configs=WAL)
     world.place(replicas=(OTHER, LOCAL_BROKER_ID), leader=OTHER)
     assert world.topic.read_anew == [0]
+    assert world.reader.begun[-2:] == [0, 0]  # what is told once more is told once more to all, and is history
 
 
 def test_without_slice_events_the_objects_of_all_leaders_are_read_again(tmp_path: Path) -> None:
@@ -273,6 +310,47 @@ def test_without_slice_events_the_objects_of_all_leaders_are_read_again(tmp_path
     world.create_topic(replicas=(OTHER,), leader=OTHER, configs=WAL)
     world.place(replicas=(OTHER, LOCAL_BROKER_ID), leader=OTHER)
     assert {combined_event_partition_of(broker_id, COUNT) for broker_id in PAIR} <= set(world.topic.read_anew)
+    assert len(world.topic.read_anew) == len(set(world.topic.read_anew))
+    assert set(world.topic.read_anew) <= world.topic.assigned
+
+
+@pytest.mark.parametrize("has_slice_events", [True, False])
+def test_what_comes_here_reads_all_of_what_nothing_here_was_read_for_before(
+    tmp_path: Path, has_slice_events: bool
+) -> None:
+    """An earlier run may have read it, for partitions that have left."""
+    world = World(tmp_path, {"remote.wal.metadata.slice.events.enable": str(has_slice_events).lower()})
+    world.register_brokers(*PAIR)
+    world.create_topic(replicas=(OTHER,), leader=OTHER, configs=WAL)
+    assert world.topic.assigned == OWN_OBJECTS
+    world.place(replicas=(OTHER, LOCAL_BROKER_ID), leader=OTHER)
+    of_partition = {metadata_partition_of(T0.topic_id, 0, COUNT)}
+    of_brokers = {combined_event_partition_of(broker_id, COUNT) for broker_id in PAIR}
+    assert world.topic.read_anew == sorted(of_partition if has_slice_events else of_partition | of_brokers)
+
+
+def test_what_came_here_while_the_broker_was_down_reads_all_and_what_was_here_does_not(tmp_path: Path) -> None:
+    world = StartingWorld(tmp_path)
+    world.register_brokers(*PAIR)
+    world.create_topic("old", replicas=PAIR, configs=WAL)
+    world.append(batch(b"a"), topic="old")
+    world.create_topic(replicas=PAIR, leader=OTHER, configs=WAL)
+    of_old, of_new = (metadata_partition_of(topic_uuid(name), 0, COUNT) for name in ("old", "t"))
+    assert of_old != of_new
+    world.release()
+    assert {of_old, of_new} <= world.topic.assigned
+    assert world.topic.read_anew == [of_new]
+
+
+def test_nothing_is_read_before_the_metadata_is_told(tmp_path: Path) -> None:
+    """What tells of partitions that are not known to be here is lost, the broker's own objects above all."""
+    world = StartingWorld(tmp_path)
+    world.register_brokers(*PAIR)
+    world.create_topic(replicas=PAIR, configs=WAL)
+    world.manager.settle()
+    assert world.topic.assigned == frozenset()
+    world.release()
+    assert world.topic.assigned > OWN_OBJECTS
 
 
 def test_it_is_switched_on_and_off_while_in_use(world: World) -> None:
@@ -318,6 +396,23 @@ def test_a_leader_keeps_no_slices_of_what_all_have(world: World) -> None:
     assert [(run.start_offset, run.end_offset) for run in known.coverage.runs] == [(0, 2)]
 
 
+def test_a_leader_whose_high_watermark_stands_still_keeps_a_few_slices_and_reads_nothing_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_interval_map, "ENTRIES_MAX", 5)
+    monkeypatch.setattr(wal_interval_map, "PASSED_MAX", 2)
+    world.create_topic(replicas=PAIR, configs=WAL)
+    known = world.partitions.map_of(T0)
+    assert known is not None
+    for offset in range(20):
+        world.append(batch(b"a"))
+        world.reader.entries = [replace(entry(offset, offset), partition=T0)]
+        world.manager.on_records(0, [])
+        world.manager.settle()
+    assert world.partition().log.high_watermark == 0
+    assert (len(known), world.topic.read_anew) == (2, [])
+
+
 def test_log_starts_that_moved_are_taken_over(world: World) -> None:
     world.create_topic(replicas=PAIR, isr=(LOCAL_BROKER_ID,), configs={**WAL, "min.insync.replicas": "1"})
     world.append(batch(b"a"), batch(b"b"))
@@ -331,6 +426,44 @@ def test_log_starts_that_moved_are_taken_over(world: World) -> None:
     assert partition.leader_wal.log_start_moves == 1
 
 
+def test_a_partition_that_cannot_be_settled_is_told_once_until_it_can_be(world: World) -> None:
+    world.create_topic(replicas=PAIR, isr=(LOCAL_BROKER_ID,), configs={**WAL, "min.insync.replicas": "1"})
+    known, log = world.partitions.map_of(T0), world.partition().log
+    assert known is not None
+
+    def settled(is_possible: bool) -> list[str]:
+        world.append(batch(b"a"))
+        log.maybe_increment_log_start_offset(log.log_end_offset, "test")
+        with pytest.MonkeyPatch.context() as patch, capture_logs() as logged:
+            if not is_possible:
+                patch.setattr(WalIntervalMap, "log_start_moved", refuse)
+            world.manager.settle()
+        return [each["log_level"] for each in logged if each["event"] == "wal_partition_not_settled"]
+
+    assert [settled(False), settled(False), settled(True), settled(False)] == [["warning"], ["debug"], [], ["warning"]]
+    world.delete_topic()
+    world.create_topic(replicas=PAIR, isr=(LOCAL_BROKER_ID,), configs={**WAL, "min.insync.replicas": "1"})
+    log = world.partition().log
+    assert settled(False) == ["warning"]
+
+
+def refuse(known: WalIntervalMap, log_start_offset: int) -> None:
+    raise StorageFailure("the disk does not answer")
+
+
+def test_what_leaves_the_disk_for_tiered_storage_is_no_loss_to_those_that_follow(tmp_path: Path) -> None:
+    world = World(tmp_path, dict(TIERING))
+    configs = {**WAL, **TIERED, "min.insync.replicas": "1"}
+    world.create_topic(replicas=PAIR, isr=(LOCAL_BROKER_ID,), configs=configs)
+    world.append(batch(b"a"), batch(b"b"))
+    partition = world.partition()
+    tier(partition.log, 1)
+    world.manager.settle()
+    known = world.partitions.map_of(T0)
+    assert known is not None and (known.log_start_offset, partition.log.log_start_offset) == (1, 0)
+    assert isinstance(partition.leader_wal, Wal) and partition.leader_wal.log_start_moves == 1
+
+
 def test_a_leader_whose_disk_is_back_uploads_again(world: World) -> None:
     world.create_topic(replicas=PAIR, configs=WAL)
     partition = world.partition()
@@ -338,3 +471,49 @@ def test_a_leader_whose_disk_is_back_uploads_again(world: World) -> None:
     world.manager.settle()
     assert isinstance(partition.leader_wal, Wal)
     assert world.uploads.activations == 2
+
+
+@pytest.mark.parametrize("leader", PAIR)
+def test_a_replica_whose_disk_is_full_keeps_what_is_known_until_space_is_freed(world: World, leader: int) -> None:
+    world.create_topic(replicas=PAIR, leader=leader, configs=WAL)
+    known = world.partitions.map_of(T0)
+    world.fill_disk()
+    world.place(replicas=PAIR, leader=leader, leader_epoch=1)
+    assert world.partition().is_offline
+    assert world.partitions.map_of(T0) is known
+    assert world.uploads.active == {}
+    world.free_disk()
+    assert world.partitions.map_of(T0) is known
+    assert world.uploads.active == ({T0: 1} if leader == LOCAL_BROKER_ID else {})
+
+
+@pytest.mark.parametrize("leader", PAIR)
+def test_a_replica_that_was_never_online_is_settled_when_its_log_can_be_opened(world: World, leader: int) -> None:
+    world.topic.partition_count = 1
+    world.create_topic("first", replicas=PAIR, configs=WAL)
+    world.logs.failure = StorageFailure("the disk is full")
+    world.create_topic(replicas=PAIR, leader=leader, configs=WAL)
+    assert world.partitions.map_of(T0) is None
+    world.free_disk()
+    assert world.partitions.map_of(T0) is not None
+    assert (T0 in world.uploads.active) == (leader == LOCAL_BROKER_ID)
+    assert world.topic.read_anew == [0]
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_switch_while_a_disk_is_full_holds_when_it_is_not_any_more(world: World, value: str) -> None:
+    world.create_topic(replicas=PAIR, configs={"remote.wal.enable": "false" if value == "true" else "true"})
+    world.fill_disk()
+    world.set_config(value)
+    world.free_disk()
+    assert (T0 in world.uploads.active) == (value == "true")
+    assert (world.partitions.map_of(T0) is not None) == (value == "true")
+
+
+def test_what_is_deleted_while_a_disk_is_full_does_not_come_back(world: World) -> None:
+    world.create_topic(replicas=PAIR, configs=WAL)
+    world.fill_disk()
+    world.place(replicas=PAIR, leader_epoch=1)
+    world.delete_topic()
+    world.free_disk()
+    assert (world.uploads.active, len(world.partitions)) == ({}, 0)

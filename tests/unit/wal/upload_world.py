@@ -66,8 +66,7 @@ class RememberingPublisher:
         assert metadata in self.published
         self.with_slices.append(metadata)
 
-    async def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
-        await self.may_go.wait()
+    def publish_invalidate(self, partition: TopicIdPartition, leader_epoch: int, from_offset: int) -> None:
         self.invalidated.append((partition, leader_epoch, from_offset))
 
     @property
@@ -199,6 +198,14 @@ class UploadWorld:
     @staticmethod
     def place(partition: int = 0, topic: str = "t") -> TopicIdPartition:
         return TopicIdPartition(topic_uuid(topic), *TopicPartition(topic, partition))
+
+    def be_late(self, by_ms: float = 300.0) -> None:
+        """From now on the loop comes so late whenever the combiner has asked for it."""
+        pace = self.combiner._pace
+        woken = pace.woken
+        for _ in range(100):
+            woken(by_ms)
+        pace.woken = lambda late_ms: woken(by_ms)  # type: ignore[method-assign]
 
     def uploads(self, partition: int = 0, topic: str = "t") -> PartitionUploads:
         found = self.combiner.uploads_of(self.place(partition, topic))

@@ -23,13 +23,15 @@ class FakeForwarding:
         return self.response
 
 
-def check_forwarded(function: Callable[..., Any], api_key: ApiKey, fields: Callable[[int], dict[str, Any]]) -> None:
-    """`fields` gives those of a request of a version."""
+def check_forwarded(
+    function: Callable[..., Any], api_key: ApiKey, fields: Callable[[int], dict[str, Any]], **parts: object
+) -> None:
+    """`fields` gives those of a request of a version, `parts` is what else of the broker the handler is given."""
     handler: ApiHandler = function.__api_handler__  # type: ignore[attr-defined]
     assert handler.is_forwarded
     assert handler.api_key is api_key
     for version in handler.versions:
         forwarding = FakeForwarding()
         request = request_of(api_key, version, **fields(version))
-        assert asyncio.run(function(request, CONTEXT, forwarding)) is RESPONSE
+        assert asyncio.run(function(request, CONTEXT, forwarding, **parts)) is RESPONSE
         assert forwarding.forwarded == [(request, CONTEXT)]

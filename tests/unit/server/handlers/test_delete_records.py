@@ -10,6 +10,7 @@ from broker.server.handlers.delete_records import delete_records
 from tests.support.builders import batch
 from tests.support.replica_requests import RequestWorld, schema
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.tiered_partition import TieredWorld, tier
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -45,5 +46,31 @@ def test_records_below_an_offset_are_dropped(tmp_path: Path, version: int) -> No
             ("compacted", 0): (ErrorCode.policy_violation, -1),
         }
         assert world.partition().log.log_start_offset == 2
+
+    simulate(story)
+
+
+def test_records_in_remote_storage_are_dropped(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = TieredWorld(tmp_path, *range(6))
+        log = world.partition().log
+        tier(log, 4)
+        classes = schema(ApiKey.DELETE_RECORDS, 2)
+        told = []
+        for offset in (3, 1, 5, 7, -1):
+            asked = classes.DeleteRecordsPartition(partition_index=0, offset=offset)
+            topic = classes.DeleteRecordsTopic(name="t", partitions=(asked,))
+            entity = classes.DeleteRecordsRequest(timeout=timedelta(seconds=1), topics=(topic,))
+            response = await world.call(delete_records, ApiKey.DELETE_RECORDS, 2, entity)
+            (answer,) = response.topics[0].partitions
+            starts = (log.log_start_offset, log.local_log_start_offset)
+            told.append((answer.error_code, answer.low_watermark, starts))
+        assert told == [
+            (ErrorCode.none, 3, (3, 4)),
+            (ErrorCode.none, 3, (3, 4)),
+            (ErrorCode.none, 5, (5, 5)),
+            (ErrorCode.offset_out_of_range, -1, (5, 5)),
+            (ErrorCode.none, 6, (6, 6)),
+        ]
 
     simulate(story)

@@ -9,6 +9,7 @@ from broker.server.handlers.describe_log_dirs import describe_log_dirs
 from tests.support.builders import batch
 from tests.support.replica_requests import RequestWorld, schema
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.tiered_partition import TieredWorld, tier
 
 
 async def describe(world: RequestWorld, version: int, topics: dict[str, tuple[int, ...]] | None) -> Any:
@@ -46,6 +47,16 @@ def test_sizes_and_lags(tmp_path: Path, version: int) -> None:
             assert 0 <= result.usable_bytes <= result.total_bytes
         assert sizes_of(await describe(world, version, {"t": (0, 9), "x": (0,)})) == {("t", 0): (size, 1)}
         assert sizes_of(await describe(world, version, {})) == {}
+
+    simulate(story)
+
+
+def test_remote_segments_are_on_no_disk(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = TieredWorld(tmp_path, 0, 10, 20)
+        tier(world.partition().log, 2)
+        world.partition().log.delete_old_segments()
+        assert sizes_of(await describe(world, 4, None)) == {("t", 0): (len(batch("2")), 0)}
 
     simulate(story)
 

@@ -1,5 +1,8 @@
 from typing import Any
 
+from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
+from broker.metadata.config_repository import ConfigRepository
+from broker.metadata.metadata_cache import MetadataCache
 from broker.protocol.api_keys import ApiKey
 from broker.server.handlers.incremental_alter_configs import incremental_alter_configs
 from tests.unit.server.handlers.forwarding_support import check_forwarded
@@ -14,4 +17,5 @@ def fields(version: int) -> dict[str, Any]:
 
 
 def test_the_controller_answers() -> None:
-    check_forwarded(incremental_alter_configs, ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)
+    repository = ConfigRepository(BrokerConfig(DEFAULT_SINGLE_NODE), MetadataCache())
+    check_forwarded(incremental_alter_configs, ApiKey.INCREMENTAL_ALTER_CONFIGS, fields, repository=repository)

@@ -9,6 +9,7 @@ from broker.server.handlers.offset_for_leader_epoch import offset_for_leader_epo
 from tests.support.builders import batch
 from tests.support.replica_requests import RequestWorld, schema
 from tests.support.sim_loop import SimLoop, simulate
+from tests.support.tiered_partition import TieredWorld, tier
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -62,5 +63,35 @@ def test_the_floor_is_for_consumers(tmp_path: Path, replica_id: int, epoch: int,
         response = await world.call(offset_for_leader_epoch, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, entity)
         (answer,) = response.topics[0].partitions
         assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (ErrorCode.none, epoch, end_offset)
+
+    simulate(story)
+
+
+def test_epochs_of_records_in_remote_storage(tmp_path: Path) -> None:
+    async def story(loop: SimLoop) -> None:
+        world = TieredWorld(tmp_path, 0, 10)
+        for epoch in (2, 5):
+            world.place(leader=1, leader_epoch=epoch)
+            world.partition().log.roll()
+            world.append(batch("a"), batch("b"))
+        world.partition().log.roll()
+        tier(world.partition().log, 6)
+        world.partition().log.delete_old_segments()
+        classes = schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
+
+        async def ends() -> list[tuple[int, int]]:
+            asked = tuple(
+                classes.OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=5)
+                for epoch in (0, 1, 2, 3, 5)
+            )
+            entity = classes.OffsetForLeaderEpochRequest(
+                replica_id=2, topics=(classes.OffsetForLeaderTopic(topic="t", partitions=asked),)
+            )
+            response = await world.call(offset_for_leader_epoch, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, entity)
+            return [(each.leader_epoch, each.end_offset) for each in response.topics[0].partitions]
+
+        assert await ends() == [(0, 2), (0, 2), (2, 4), (2, 4), (5, 6)]
+        world.partition().delete_records_on_leader(3)
+        assert await ends() == [(-1, -1), (-1, -1), (2, 4), (2, 4), (5, 6)]
 
     simulate(story)

@@ -10,7 +10,8 @@ from broker.common.identifiers import REMOTE_WAL_LOG_METADATA_TOPIC, uuid_to_tex
 from broker.metrics.exposition import text_parts
 from broker.node import Node
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
-from broker.server.wal.remote_wal import RemoteWal
+from broker.server.wal.remote_wal import RemoteWal, tiered_bucket
+from tests.support.builders import broker_config
 from tests.unit.node_support import BOUND_S, node_config, running_node
 from tests.unit.wal.wal_world import batch, make_object, make_slice
 
@@ -68,11 +69,37 @@ async def test_what_it_announces_comes_back_as_its_own_objects(node: Node) -> No
     assert len(wal.objects) == 1
 
 
+async def test_who_looks_for_orphans_hears_of_another_topic(node: Node) -> None:
+    wal = wal_of(node)
+    orphans = wal.sweeper._orphans
+    orphans._candidates = ["listed"]
+    wal.topic.consumer._begin_all_again()
+    assert orphans._candidates == []
+
+
 async def test_it_is_measured(node: Node) -> None:
     wal_of(node).stats.of("t").copy_bytes += 7
     text = b"".join(text_parts(node.registry)).decode()
     assert 'remotewalcopybytes_total{topic="t"} 7' in text
     assert 'broker_cost_dollars_total{item="put"} 0' in text
+
+
+@pytest.mark.parametrize(
+    ("enabled", "bucket", "expected"),
+    [
+        ("true", "s3://tiered/", "s3://tiered"),
+        ("true", "file:///mnt//bucket/", "file:///mnt/bucket"),
+        ("true", None, None),  # a manager of one's own may need none
+        ("false", "s3://tiered", None),
+    ],
+)
+def test_the_bucket_of_tiered_storage_is_told_apart(enabled: str, bucket: str | None, expected: str | None) -> None:
+    properties = {
+        "remote.log.storage.system.enable": enabled,
+        "remote.log.storage.manager.class.name": "a.manager.of.ones.Own",
+        **({} if bucket is None else {"rsm.config.bucket": bucket}),
+    }
+    assert tiered_bucket(broker_config(properties)) == expected
 
 
 async def test_without_the_setting_there_is_none_of_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from broker.common.metadata_topic import MetadataTopicError
 from broker.config.config_holder import ConfigHolder
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of, metadata_partition_of
 from broker.schemas.remote_wal_metadata import (
@@ -15,7 +16,6 @@ from broker.schemas.remote_wal_metadata import (
     slice_records,
 )
 from broker.wal.announce import remote_wal_metadata_publisher
-from broker.wal.announce.metadata_topic import MetadataTopicError
 from broker.wal.announce.remote_wal_metadata_publisher import RemoteWalMetadataPublisher
 from broker.wal.remote_wal_stats import RemoteWalStats, WalHop
 from tests.support.builders import SettableClock, broker_config
@@ -94,7 +94,7 @@ async def test_slices_need_not_be_told_one_by_one() -> None:
 async def test_a_new_leader_voids_what_older_ones_announced() -> None:
     publishing = Publishing()
 
-    await publishing.publisher.publish_invalidate(FOO, 4, 150)
+    publishing.publisher.publish_invalidate(FOO, 4, 150)
 
     assert publishing.sent == [
         (
@@ -108,6 +108,24 @@ async def test_a_new_leader_voids_what_older_ones_announced() -> None:
             ),
         )
     ]
+
+
+def test_what_voids_announcements_is_waited_for_by_nobody_and_fails_nothing() -> None:
+    topic = SlowTopic()
+    publisher = Publishing(topic).publisher
+
+    async def story(loop: SimLoop) -> None:
+        publisher.publish_invalidate(FOO, 4, 150)
+        await asyncio.sleep(5)
+        assert (publisher.is_failing, publisher.oldest_wait_seconds) == (False, 0.0)
+        topic.unanswered[0].set_exception(MetadataTopicError("no"))
+        await asyncio.sleep(5)
+        assert (publisher.is_failing, publisher.last_error_age, len(topic.appends)) == (False, None, 1)
+        topic.partition_count = None
+        publisher.publish_invalidate(BAR, 4, 150)
+        assert len(topic.appends) == 1
+
+    simulate(story)
 
 
 def test_what_is_refused_is_sent_again_as_it_was_until_it_is_acknowledged() -> None:

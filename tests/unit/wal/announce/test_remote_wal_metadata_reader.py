@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from broker.common.identifiers import TopicIdPartition
+from broker.common.metadata_topic import MetadataRecord
 from broker.schemas.remote_wal_metadata import (
     RemoteLogSegmentIdEntry,
     RemoteLogSegmentState,
@@ -15,7 +16,6 @@ from broker.schemas.remote_wal_metadata import (
     slice_records,
 )
 from broker.wal.announce import remote_wal_metadata_reader
-from broker.wal.announce.metadata_topic import MetadataRecord
 from broker.wal.announce.remote_wal_metadata_reader import RemoteWalMetadataReader
 from broker.wal.follow.wal_interval_map import WalIntervalMap
 from broker.wal.follow.wal_partitions import Placement, WalPartitions
@@ -31,11 +31,11 @@ COMBINED = make_object(
 class Reading:
     """FOO is here, BAR is elsewhere."""
 
-    def __init__(self, began_ms: int = 2_000) -> None:
+    def __init__(self, began_ms: int = 2_000, local_broker_id: int = 9) -> None:
         self.stats = RemoteWalStats()
         self.clock = SettableClock(began_ms)
         self.objects: list[RemoteWalCombinedLogSegmentMetadataRecord] = []
-        self.reader = RemoteWalMetadataReader(self.clock, self.stats, self.objects.append)
+        self.reader = RemoteWalMetadataReader(local_broker_id, self.clock, self.stats, self.objects.append)
         self.clock.time_ms = 2_007
         self.partitions = WalPartitions(
             lambda partition: WalIntervalMap(BUCKET, 1_000, lambda bucket: True), lambda partition: Placement.ELSEWHERE
@@ -81,9 +81,23 @@ def test_whoever_reads_again_is_told_again() -> None:
     reading.read(COMBINED)
     reading.partitions.drop(FOO)
     reading.partitions.host(FOO)
+    reading.reader.begins([8])
 
     assert reading.read(foo, place=8) == {FOO}
     assert reading.known() == 1
+
+
+def test_history_between_what_is_new_makes_nothing_be_told_twice_or_late() -> None:
+    reading = Reading()
+    reading.reader.begins([7])  # at 2,007
+    foo = next(each for each in slice_records(COMBINED) if each.end_offset == 2)
+    new = dataclasses.replace(COMBINED, event_timestamp_ms=2_008, object_key="wal/new")
+    reading.clock.time_ms = 2_009
+    for offset in (10, 90, 11, 91):
+        reading.read(new if offset >= 90 else COMBINED, place=7, offset=offset)
+    assert reading.stats.hops[WalHop.METADATA_DELIVERY].count == 2
+    assert reading.read(foo, place=8) == set()
+    assert reading.reader.repeated_count == 1
 
 
 def test_only_so_many_slices_are_known_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +170,12 @@ def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
     assert reading.stats.unreadable_events == 6
 
 
+def test_what_a_broker_hears_of_its_own_objects_is_no_delivery() -> None:
+    reading = Reading(local_broker_id=COMBINED.broker_id)
+    assert reading.read(COMBINED) == {FOO}
+    assert (reading.objects, reading.stats.hops[WalHop.METADATA_DELIVERY].count) == ([COMBINED], 0)
+
+
 def test_history_is_no_delivery() -> None:
     def delivered(reading: Reading) -> int:
         return reading.stats.hops[WalHop.METADATA_DELIVERY].count
@@ -166,6 +186,7 @@ def test_history_is_no_delivery() -> None:
 
     reading = Reading()
     reading.read(COMBINED, place=7, offset=40)
+    reading.reader.begins([7])
     reading.read(COMBINED, place=7, offset=40)  # from its past on, once more
     assert delivered(reading) == 1
     reading.reader.begins([8])

@@ -31,7 +31,12 @@ CROSS_ZONE = 0.02 / GB
 class World:
     """A meter of broker 1 in zone a, and everything it reads."""
 
-    def __init__(self, prices: Prices | None = None, usage: dict[tuple[str, str], StoreUsage] | None = None) -> None:
+    def __init__(
+        self,
+        prices: Prices | None = None,
+        usage: dict[tuple[str, str], StoreUsage] | None = None,
+        tiered_bucket: str | None = None,
+    ) -> None:
         self.now = 1000.0
         self.usage = {} if usage is None else usage
         self.topics: dict[str, TopicStats] = {}
@@ -48,6 +53,7 @@ class World:
             zone_of=lambda broker_id: ZONES.get(broker_id),
             spread=lambda: self.spread,
             live_bytes=lambda: self.live_bytes,
+            tiered_bucket=tiered_bucket,
             time=lambda: self.now,
         )
 
@@ -74,7 +80,7 @@ def test_requests_and_bytes_are_paid_by_kind() -> None:
     world.used(Operation.LIST, 100)
     world.used(Operation.UPLOAD_PART, 5, GB)
     world.used(Operation.DELETE_MANY, 1_000_000)
-    world.used(Operation.PUT, 1000, GB, "s3://tiered")
+    world.used(Operation.PUT, 1000, GB, "s3://another")
     world.used(Operation.PUT, 1000, GB, "file:///free")
     expected = dict.fromkeys(CostItem, 0.0) | {
         CostItem.PUT: pytest.approx(1005 * PUT + 1000 * 0.000005),
@@ -84,6 +90,21 @@ def test_requests_and_bytes_are_paid_by_kind() -> None:
         CostItem.LIST: pytest.approx(100 * PUT),
     }
     assert world.meter.dollars() == expected
+
+
+def test_tiered_storage_is_paid_beside_replication() -> None:
+    world = World(tiered_bucket="s3://tiered")
+    for store in ("s3://tiered", BUCKET):
+        world.used(Operation.PUT, 1000, GB, store)
+        world.used(Operation.GET_RANGE, 2000, GB, store)
+        world.used(Operation.LIST, 10, 0, store)
+        world.used(Operation.DELETE_MANY, 1_000_000, 0, store)
+    dollars = world.meter.dollars()
+    assert dollars[CostItem.TIERED] == pytest.approx(1010 * 0.000005 + 2000 * 0.0000004)
+    assert dollars[CostItem.PUT] == pytest.approx(1000 * PUT)
+    shared = World(tiered_bucket=BUCKET)  # nobody can tell whose a request is
+    shared.used(Operation.PUT, 1000)
+    assert shared.meter.dollars()[CostItem.PUT] == pytest.approx(1000 * PUT)
 
 
 def test_what_is_kept_is_paid_by_the_second() -> None:

@@ -352,15 +352,12 @@ async def test_a_batch_that_straddles_the_log_end_is_corruption(make: Make) -> N
 def test_a_log_that_refuses_fails_no_slice_and_is_tried_about_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def refuse(*_: object, **__: object) -> int:
-        raise error
-
     async def story(loop: SimLoop) -> None:
         follower = Follower(tmp_path)
         async with follower.fetcher.running():
             follower.world.answer()
             with monkeypatch.context() as patch:
-                patch.setattr(BucketFetchState, "append", refuse)
+                patch.setattr(BucketFetchState, "append", _refusal(error))
                 for start in range(0, 60, 2):
                     follower.world.tell(await follower.announce(start, 2))
                     await asyncio.sleep(0.1)
@@ -369,6 +366,45 @@ def test_a_log_that_refuses_fails_no_slice_and_is_tried_about_once_a_second(
             await asyncio.sleep(1.1)
             assert follower.end == 60
             assert follower.world.stats.of("t").corrupt == 0
+
+    simulate(story)
+
+
+def test_a_log_that_refused_is_tried_again_although_a_timer_rings_before_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(loop: SimLoop) -> None:
+        follower = Follower(tmp_path)
+        async with follower.fetcher.running():
+            follower.world.answer()
+            follower.world.tell(await follower.announce(2, 2))  # what is before it may come within a second
+            await asyncio.sleep(0.5)
+            with monkeypatch.context() as patch:
+                patch.setattr(BucketFetchState, "append", _refusal(StorageFailure("the disk is full")))
+                follower.world.tell(await follower.announce(0, 2))
+                await asyncio.sleep(0.1)
+            assert follower.end == 0
+            await asyncio.sleep(2)
+            assert follower.end == 4
+
+    simulate(story)
+
+
+def test_a_slice_that_comes_too_late_makes_room_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_follower, "UNDER_WAY_MAX", 1)
+
+    async def story(loop: SimLoop) -> None:
+        follower = Follower(tmp_path)
+        may_come = asyncio.Event()
+        follower.world.storage.before = lambda bucket, key: may_come.wait()
+        async with follower.fetcher.running():
+            follower.world.answer()
+            follower.world.tell(await follower.announce(0, 2), await follower.announce(2, 2))
+            await asyncio.sleep(0.1)
+            follower.state.append(_batches(0, 2))
+            may_come.set()
+            await asyncio.sleep(0.1)
+            assert follower.end == 4
 
     simulate(story)
 
@@ -404,6 +440,15 @@ async def test_without_a_map_the_handshake_counts_and_slices_come_when_there_is_
     assert follower.plan() == () and follower.it.may_append
     follower.world.known[follower.world.place_of()] = known
     assert [wanted.entry for wanted in follower.plan()] == [entry]
+
+
+def _refusal(error: Exception) -> Callable[..., int]:
+    """Of every append."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise error
+
+    return refuse
 
 
 def _batches(start: int, end: int, *, epoch: int = 1) -> list[RecordBatch]:

@@ -1,3 +1,5 @@
+import itertools
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -370,6 +372,19 @@ def test_h10_deleted_records_are_let_go() -> None:
     assert world.map.needs_reseek
 
 
+def test_h10_what_was_passed_over_is_read_again_when_the_log_begins_lower() -> None:
+    """A log that was begun anew behind tiered storage may be begun anew once more, for another leader."""
+    world = World()
+    world.map.log_moved(20, 20)
+    world.map.log_start_moved(20)
+    assert not world.map.add(entry(10, 19, leader_epoch=1))
+    world.map.log_start_moved(10)
+    assert world.map.needs_reseek
+    world.map.log_moved(10, 10)
+    world.map.reseek_began()
+    assert world.map.add(entry(10, 19, leader_epoch=1))
+
+
 def test_h10_a_new_leader_knows_what_is_covered() -> None:
     """What was let go as a follower is still in the bucket: it is not uploaded again (47)."""
     world = World(leader_epoch=1)
@@ -453,6 +468,68 @@ def test_the_map_is_bounded_and_reads_again_when_it_gets_there(monkeypatch: pyte
     world.map.reseek_began()
     world.add(entries[3], entries[4], entries[5])
     assert [each.start_offset for each, _ in world.plan()] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("by", ["the log", "what is announced"])
+def test_a_high_watermark_that_stands_still_keeps_a_few_and_reads_nothing_again(
+    monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(wal_interval_map, "ENTRIES_MAX", 5)
+    monkeypatch.setattr(wal_interval_map, "PASSED_MAX", 2)
+    world = World()
+    for start in range(20):
+        if by == "the log":
+            world.add(entry(start, start, leader_epoch=1))
+        world.map.log_moved(start + 1, 0)
+        if by == "what is announced":
+            world.add(entry(start, start, leader_epoch=1))
+        assert not world.map.needs_reseek
+    assert len(world.map) == 2
+    assert [run[:2] for run in world.map.coverage.runs] == [(0, 18)]
+    world.map.log_moved(18, 0)  # a tail is cut: what was kept is there
+    assert [each.start_offset for each, _ in world.plan()] == [18, 19]
+    world.map.log_moved(17, 0)
+    assert world.map.needs_reseek
+
+
+def test_it_makes_room_by_what_was_passed_and_then_from_the_far_end() -> None:
+    world = World()
+    world.add(*(entry(start, start, leader_epoch=1) for start in range(8)))
+    world.map.log_moved(3, 0)
+    world.map.make_room(2)
+    assert (len(world.map), world.map.prune_mark) == (6, 1)
+    world.map.make_room(3)
+    assert [each.start_offset for each, _ in world.plan()] == [3, 4, 5]
+    world.map.make_room(5)
+    assert [each.start_offset for each, _ in world.plan()] == [3]  # it is needed now, and would be sought at once
+    assert not world.map.add(entry(4, 4, leader_epoch=1))
+    world.map.log_moved(4, 0)
+    assert world.map.needs_reseek
+
+
+def test_history_that_is_told_after_the_present_comes_to_the_same() -> None:
+    """Slices of two leaders, one of them deleted, and what the newer leader voids; told in any order."""
+    gone = entry(0, 9, leader_epoch=2, metadata_offset=3)
+    slices = [
+        entry(0, 9, leader_epoch=1, epochs=[(1, 0)], metadata_offset=1),
+        entry(10, 19, leader_epoch=1, epochs=[(1, 10)], metadata_offset=2),
+        gone,
+        entry(5, 12, leader_epoch=2, metadata_offset=4),
+    ]
+    told: list[Callable[[WalIntervalMap], object]] = [lambda known, each=each: known.add(each) for each in slices]  # type: ignore[misc]
+    told += [
+        lambda known: known.update(deletion(gone.slice_id, gone.broker_id, 2)),
+        lambda known: known.invalidate(invalidation(2, 5)),
+        lambda known: known.invalidate(invalidation(1, 0)),  # by an older leader
+    ]
+    outcomes = set()
+    for order in itertools.permutations(told):
+        world = World(leader_epoch=2)
+        world.lead(2, _1=(1, 20))
+        for tell in order:
+            tell(world.map)
+        outcomes.add(tuple((each.metadata_offset, valid_until) for each, valid_until in world.plan()))
+    assert outcomes == {((1, 5), (4, 13))}
 
 
 def test_what_could_not_be_had_is_held_back_without_news() -> None:

@@ -1,3 +1,7 @@
+from dataclasses import replace
+
+import pytest
+
 from broker.common.identifiers import TopicIdPartition
 from broker.log.leader_epoch_file_cache import EpochEntry
 from broker.schemas.remote_wal_metadata import (
@@ -11,7 +15,8 @@ from broker.wal.follow import wal_partitions
 from broker.wal.follow.lineage import Lineage
 from broker.wal.follow.wal_interval_map import WalIntervalMap
 from broker.wal.follow.wal_partitions import Placement, WalPartitions
-from tests.unit.wal.wal_world import BUCKET, FOO, entry
+from broker.wal.objects.wal_entry import WalEntry
+from tests.unit.wal.wal_world import BAR, BUCKET, FOO, entry
 
 HOUR = 3_600_000
 
@@ -80,6 +85,54 @@ def test_so_much_is_kept_and_no_more() -> None:
     assert world.planned() == []  # the first is gone
     known = world.partitions.map_of(FOO)
     assert known is not None and len(known) == wal_partitions.EARLY_ENTRIES_MAX
+
+
+def test_where_too_much_waits_the_partition_that_waits_longest_loses_its_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wal_partitions, "EARLY_ENTRIES_MAX", 4)
+    world = World()
+    for start in range(0, 30, 10):
+        world.partitions.add([entry(start, start + 9), replace(entry(start, start + 9), partition=BAR)])
+    world.partitions.host(FOO)
+    world.partitions.add([replace(entry(30, 39), partition=BAR)])
+    world.partitions.host(BAR)
+    assert (world.planned(FOO), len(dict(world.partitions)[FOO])) == ([], 1)
+    assert world.planned(BAR) == [0, 10, 20, 30]
+
+
+def test_a_partition_that_comes_does_not_search_what_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    for start in range(0, 30, 10):
+        world.partitions.add([replace(entry(start, start + 9), partition=BAR), entry(start, start + 9)])
+    compared: list[object] = []
+
+    def count(one: object, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WalEntry, "__eq__", count)
+        world.partitions.host(FOO)
+    assert compared == []
+    world.partitions.host(BAR)
+    assert world.planned(FOO) == world.planned(BAR) == [0, 10, 20]
+
+
+def test_all_maps_together_are_bounded_and_the_largest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_partitions, "ENTRIES_MAX", 20)
+    world = World()
+    world.partitions.host(FOO)
+    world.partitions.host(BAR)
+    world.partitions.add([entry(start, start) for start in range(20)])
+    for start in range(30):
+        world.partitions.add([replace(entry(start, start), partition=BAR)])
+        assert sum(len(known) for _, known in world.partitions) <= 20
+        known = world.partitions.map_of(BAR)
+        assert known is not None
+        known.log_moved(start + 1, start + 1)
+    assert world.planned(FOO) == list(range(10))
+    assert [run[:2] for run in known.coverage.runs] == [(0, 30)]
 
 
 def test_a_partition_that_has_left_is_forgotten() -> None:

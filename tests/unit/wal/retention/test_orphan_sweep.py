@@ -101,6 +101,51 @@ def test_what_is_announced_between_listing_and_judgement_is_no_orphan() -> None:
     simulate(story)
 
 
+def test_the_end_of_a_topic_that_somebody_has_deleted_is_not_waited_for() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = SweepWorld(loop)
+        async with world.storage.running():
+            await world.put({FOO: 0})
+        world.restart()
+        async with world.storage.running(), world.sweeper.running():
+            world.topic.ends[world.partition], world.topic.read[world.partition] = 100, 50
+            await world.minutes(20)
+            assert len(world.keys) == 1
+            world.topic.ends[world.partition] = world.topic.read[world.partition] = 0  # of another one of its name
+            live = await world.upload({FOO: 1})
+            world.sweeper.topic_replaced()
+            await world.minutes(5)
+            assert len(world.keys) == 2 and world.bucket.count(Operation.LIST) == 1
+            await world.minutes(60)
+            assert world.keys == [live] and world.bucket.count(Operation.LIST) == 2
+
+    simulate(story)
+
+
+def test_a_topic_may_be_made_again_while_the_sweep_asks_for_its_end() -> None:
+    async def story(loop: SimLoop) -> None:
+        world = SweepWorld(loop)
+        async with world.storage.running():
+            await world.put({FOO: 0})
+        world.restart()
+        end_offset = world.topic.end_offset
+
+        async def of_the_old_one(partition: int) -> int:
+            world.topic.end_offset = end_offset  # type: ignore[method-assign]
+            world.sweeper.topic_replaced()
+            world.read()
+            return 100
+
+        world.topic.end_offset = of_the_old_one  # type: ignore[method-assign]
+        async with world.storage.running(), world.sweeper.running():
+            await world.minutes(60)
+            assert len(world.keys) == 1
+            await world.minutes(20)
+            assert world.keys == []
+
+    simulate(story)
+
+
 def test_a_young_object_is_given_time_to_be_announced() -> None:
     async def story(loop: SimLoop) -> None:
         world = SweepWorld(loop)

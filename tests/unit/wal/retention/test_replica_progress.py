@@ -10,6 +10,7 @@ from broker.metadata.metadata_image import MetadataImage
 from broker.wal.retention.object_retention import PartitionProgress
 from broker.wal.retention.replica_progress import ReplicaProgress
 from tests.support.builders import ReplicaWorld, batch, topic_uuid
+from tests.support.tiered_topics import TIERED, TIERING
 
 T = TopicIdPartition(topic_uuid("t"), "t", 0)
 
@@ -106,9 +107,15 @@ def test_local_retention_is_that_of_the_topic_or_its_retention(
     assert progress.local_retention_ms(T) is None
 
 
-def test_nothing_is_tiered_unless_somebody_says_so(world: ReplicaWorld) -> None:
-    assert progress_of(world).highest_tiered_offset(T) == -1
-    told = ReplicaProgress(
-        lambda: world.metadata.image, world.replicas.hosted_partition, world.topic_config, lambda partition: 41
-    )
-    assert told.highest_tiered_offset(T) == 41
+def test_what_is_tiered_is_what_the_log_of_a_leader_knows(tmp_path: Path) -> None:
+    world = ReplicaWorld(tmp_path, TIERING)
+    world.register_brokers(1, 2)
+    progress = progress_of(world)
+    assert progress.highest_tiered_offset(T) == -1
+    world.create_topic(replicas=(1, 2), configs=TIERED)
+    assert progress.highest_tiered_offset(T) == -1
+    world.partition().log.update_highest_remote_offset(41)
+    assert progress.highest_tiered_offset(T) == 41
+    assert progress.highest_tiered_offset(T._replace(topic_id=topic_uuid("t", 1))) == -1
+    world.place(leader=2, leader_epoch=1)
+    assert progress.highest_tiered_offset(T) == -1

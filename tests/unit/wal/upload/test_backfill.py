@@ -11,9 +11,13 @@ from structlog.testing import capture_logs
 from broker.objectstore.decorated import Operation
 from broker.objectstore.errors import Unavailable
 from broker.objectstore.failing_object_store import Fault, Latency
+from broker.schemas.remote_wal_metadata import encode
 from broker.wal.follow.coverage_index import OffsetRange
-from broker.wal.objects.wal_entry import WalEntry
+from broker.wal.objects.combined_segment import EVENT_SIZE_MAX
+from broker.wal.objects.wal_entry import WalEntry, entries_of
 from broker.wal.storage.bucket_wal_storage_manager import PROBES_MAX
+from broker.wal.upload import backfill
+from broker.wal.upload.upload_queue import ANNOUNCE_WITHIN_MS
 from tests.support.sim_loop import EPOCH_MS
 from tests.unit.wal.upload_world import FOLLOWER, LEADER, LOST, UploadWorld, told
 from tests.unit.wal.wal_world import entry as entry_at
@@ -137,13 +141,13 @@ def test_what_older_leaders_announced_beyond_the_log_is_void(tmp_path: Path) -> 
     async def story(world: UploadWorld) -> None:
         world.topic("new", partitions=2)
         elected(world, 10, high_watermark=10)
-        world.publisher.may_go.clear()
+        world.publisher.may_go.clear()  # nothing is acknowledged
         world.elect(LEADER, 1)
-        world.append()  # does not wait for it
-        await asyncio.sleep(0.1)
-        world.publisher.may_go.set()
+        world.append()
         await asyncio.sleep(0.1)
         assert world.publisher.invalidated == [(world.place(), 1, 10)]
+        world.publisher.may_go.set()
+        await asyncio.sleep(0.1)
         assert sorted(world.publisher.offsets()) == [(0, 9), (10, 10)]
 
     told(tmp_path, story)
@@ -167,7 +171,7 @@ def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
         world.append()
         wal = world.combiner.led(world.place())
         assert wal is not None and wal.republish is not None
-        wal.republish(OffsetRange(0, 900))
+        wal.republish(FOLLOWER, OffsetRange(0, 900))
         await asyncio.sleep(seconds * 0.9)
         assert len(world.publisher.offsets()) == 2  # the live one; the other waits for its turn
         await asyncio.sleep(seconds * 0.2)
@@ -183,15 +187,97 @@ def test_what_a_follower_cannot_read_is_uploaded_again(tmp_path: Path) -> None:
         world.append(3)
         world.append(2)
         await asyncio.sleep(0.1)
-        wal = world.combiner.led(world.place())
-        assert wal is not None
-        for _ in range(52):
-            assert not wal.serves_records(FOLLOWER, 3)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(0.1)
+        await stand_still(world, 5.3, at=3)
         assert world.publisher.offsets() == [(0, 4), (3, 4)]
+        await stand_still(world, 5, at=3)  # that did not help
+        assert world.publisher.offsets() == [(0, 4), (3, 4), (3, 4)]
 
     told(tmp_path, story, remote_wal_fallback_enable="false")
+
+
+async def stand_still(world: UploadWorld, seconds: float, *partitions: int, at: int = 0) -> None:
+    """The follower fetches from the same offset all the time."""
+    for _ in range(round(seconds * 10)):
+        for partition in partitions or (0,):
+            wal = world.combiner.led(world.place(partition))
+            assert wal is not None and not wal.serves_records(FOLLOWER, at)
+        await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+def slow_and_small(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Settings for a republish of two slices, a batch of `append(100)` each, in about three seconds."""
+    monkeypatch.setattr(backfill, "SLICE_BYTES_MAX", 3000)
+    monkeypatch.setattr(backfill, "OBJECT_BYTES_MAX", 5000)
+    return {"remote_wal_fallback_enable": "false", "remote_wal_republish_max_bytes_per_second": "2000"}
+
+
+def test_what_a_follower_cannot_read_waits_for_its_upload_once(tmp_path: Path, slow_and_small: dict[str, str]) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        for _ in range(20):
+            world.append(100)
+            await stand_still(world, 3)
+        told_of = len(world.publisher.offsets())
+        await asyncio.sleep(40)
+        assert world.backfill.is_idle
+        queued = world.publisher.offsets()[told_of:]
+        assert 0 < sum(end + 1 - start for start, end in queued) <= 2000
+
+    told(tmp_path, story, **slow_and_small)
+
+
+def test_what_a_follower_has_got_is_not_uploaded_again(tmp_path: Path, slow_and_small: dict[str, str]) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        for _ in range(20):
+            world.append(100)
+        await stand_still(world, 10)
+        told_of = len(world.publisher.offsets())
+        world.fetched(1900)
+        await asyncio.sleep(20)
+        assert world.publisher.offsets()[told_of:] == [(1900, 1999)]
+        assert world.backfill.is_idle
+
+    told(tmp_path, story, **slow_and_small)
+
+
+def test_a_follower_that_stands_still_for_long_does_not_hold_up_others(
+    tmp_path: Path, slow_and_small: dict[str, str]
+) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic(partitions=2)
+        for _ in range(20):
+            world.append(100)
+        world.append(partition=1)
+        await stand_still(world, 10)
+        assert world.publisher.offsets(1) == [(0, 0)]
+        await stand_still(world, 10, 0, 1)
+        assert world.publisher.offsets(1) == [(0, 0), (0, 0)]
+
+    told(tmp_path, story, **slow_and_small)
+
+
+def test_partitions_whose_followers_stand_still_have_their_turns(
+    tmp_path: Path, slow_and_small: dict[str, str]
+) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic(partitions=4)
+        for partition in range(4):
+            for _ in range(5):
+                world.append(100, partition=partition)
+        await asyncio.sleep(0.2)
+        told_of = len(world.publisher.published)
+        await stand_still(world, 16, 0, 1, 2, 3)
+        objects = world.publisher.published[told_of:]
+        assert [{each.partition.partition for each in entries_of(metadata)} for metadata in objects] == [
+            {0, 1},
+            {2, 3},
+            {0, 1},
+            {2, 3},
+        ]
+
+    told(tmp_path, story, **slow_and_small)
 
 
 def test_a_leader_that_is_deposed_announces_nothing_more(tmp_path: Path) -> None:
@@ -206,6 +292,66 @@ def test_a_leader_that_is_deposed_announces_nothing_more(tmp_path: Path) -> None
         world.publisher.may_go.set()
         await asyncio.sleep(1)
         assert world.publisher.published == []
+
+    told(tmp_path, story)
+
+
+def test_h16_what_cannot_be_announced_for_long_is_given_up_and_uploaded_anew(tmp_path: Path) -> None:
+    """The sweep may take the object for an orphan later, so it must not be announced any more by then."""
+
+    async def story(world: UploadWorld) -> None:
+        elected(world, 10, 10, high_watermark=20)
+        world.publisher.may_go.clear()
+        world.elect(LEADER, 1)
+        await asyncio.sleep(ANNOUNCE_WITHIN_MS / 1000 - 1)
+        (first,) = world.publisher.begun
+        with capture_logs() as lines:
+            await asyncio.sleep(5)
+        assert [line["object"] for line in lines if line["event"] == "wal_object_abandoned"] == [first.object_key]
+        (again,) = world.publisher.begun[1:]
+        assert again.object_key != first.object_key
+        world.publisher.may_go.set()
+        await asyncio.sleep(2)
+        assert world.publisher.published == [again]
+        assert world.publisher.offsets() == [(0, 19)]
+        assert world.backfill.is_idle
+
+    told(tmp_path, story)
+
+
+def test_what_cannot_be_announced_does_not_hold_up_others_for_ever(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        world.topic("u", leader=FOLLOWER)
+        elected(world, 10, high_watermark=10)
+        world.publisher.may_go.clear()
+        world.elect(LEADER, 1)
+        await asyncio.sleep(1)
+        world.append_as_follower(10, topic="u")
+        world.partition(0, "u").log.update_high_watermark(10)
+        lost = dataclasses.replace(entry_at(0, 9, bucket=LOST, timestamp=EPOCH_MS), partition=world.place(0, "u"))
+        world.map_of(0, "u").add(lost)
+        world.elect(LEADER, 1, topic="u")
+        await asyncio.sleep(ANNOUNCE_WITHIN_MS / 1000 + 5)
+        begun = world.publisher.begun[-1].slices
+        assert {each.remote_log_segment_id.topic_id_partition.name for each in begun} == {"t", "u"}
+
+    told(tmp_path, story)
+
+
+def test_an_event_stays_within_what_the_metadata_topic_takes_however_many_ranges(tmp_path: Path) -> None:
+    async def story(world: UploadWorld) -> None:
+        ranges, topic = 1600, "t" * 249
+        world.topic(topic, leader=FOLLOWER)
+        world.append_as_follower(*[1] * 2 * ranges, topic=topic)
+        world.partition(0, topic).log.update_high_watermark(2 * ranges)
+        known = world.map_of(0, topic)
+        for offset in range(0, 2 * ranges, 2):
+            known.add(dataclasses.replace(entry(offset, offset), partition=world.place(0, topic)))
+        world.elect(LEADER, 1, topic=topic)
+        await asyncio.sleep(60)
+        assert [start for start, _ in world.publisher.offsets(0, topic)] == list(range(1, 2 * ranges, 2))
+        assert len(world.publisher.published) == 2
+        assert max(len(encode(each)) for each in world.publisher.published) <= EVENT_SIZE_MAX
 
     told(tmp_path, story)
 

@@ -1,20 +1,23 @@
 """What a leader knows the buckets to hold of its log."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from broker.wal.follow.wal_interval_map import WalIntervalMap
 from broker.wal.upload.bucket_coverage import BucketCoverage
 from tests.support.builders import ReplicaWorld, SettableClock, batch
+from tests.support.tiered_partition import tier
+from tests.support.tiered_topics import TIERED, TIERING
 from tests.unit.wal.wal_world import BUCKET, OTHER_BUCKET, entry
 
 
 class Led:
     """Ten records of epoch 0, then ten of epoch 3, in the log of this broker."""
 
-    def __init__(self, directory: Path) -> None:
-        self.world = ReplicaWorld(directory)
+    def __init__(self, directory: Path, configs: Mapping[str, str] | None = None) -> None:
+        self.world = ReplicaWorld(directory, TIERING)
         self.world.register_brokers(1, 2)
-        self.world.create_topic(replicas=(1, 2), isr=(1,))
+        self.world.create_topic(replicas=(1, 2), isr=(1,), configs=configs)
         self.world.append(batch(*["v"] * 10))
         self.world.place(leader_epoch=3)
         self.world.append(batch(*["v"] * 10))
@@ -45,6 +48,17 @@ def test_how_far_back_everything_can_be_found(tmp_path: Path) -> None:
     assert led.coverage.reaches_back_from(20) == 0
     led.unreachable.add(OTHER_BUCKET)
     assert led.coverage.reaches_back_from(19) == 5  # of another range it is looked at now
+
+
+def test_below_the_own_disk_nobody_needs_a_bucket(tmp_path: Path) -> None:
+    """Those begin behind tiered storage, and epochs of what is there are known all the same."""
+    led = Led(tmp_path, TIERED)
+    led.known.add(entry(5, 9))
+    led.known.add(entry(10, 19, leader_epoch=3))
+    led.world.partition().log.update_high_watermark(20)
+    tier(led.world.partition().log, 12)
+    assert led.coverage.reaches_back_from(20) == 12
+    assert led.coverage.uncovered(5, 20) == []
 
 
 def test_nothing_is_covered_by_nothing(tmp_path: Path) -> None:

@@ -260,6 +260,30 @@ def test_whoever_waits_with_acks_all_ends_the_saving_of_others(tmp_path: Path) -
     told(tmp_path, story)
 
 
+def test_whoever_waits_with_acks_all_does_not_wait_for_a_loop_that_is_late(tmp_path: Path) -> None:
+    """What is late makes rarer objects for the sake of those who do not wait for them."""
+
+    async def story(world: UploadWorld) -> None:
+        world.topic()
+        world.be_late()
+        world.append()
+        await asyncio.sleep(0.03)
+        assert (len(world.publisher.begun), world.combiner.interval_ms, world.combiner.linger_ms) == (1, 100, 20)
+        world.append()
+        await asyncio.sleep(0.03)
+        world.append()
+        await asyncio.sleep(0.01)
+        assert len(world.publisher.begun) == 1
+        entries = [(world.partition().topic_partition, _batch())]
+        produced = asyncio.ensure_future(world.replicas.produce(entries, acks=-1))
+        await asyncio.sleep(0.015)
+        assert world.publisher.offsets() == [(0, 0), (1, 3)]
+        world.fetched(4)
+        await produced
+
+    told(tmp_path, story)
+
+
 def test_prices_let_records_wait_unless_somebody_waits_with_acks_all(tmp_path: Path) -> None:
     async def story(world: UploadWorld) -> None:
         world.topic()

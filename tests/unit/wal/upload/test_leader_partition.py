@@ -177,12 +177,12 @@ def test_fallback_can_be_forbidden_and_what_is_stuck_is_uploaded_again(tmp_path:
         world.topic()
         world.append(3)
         await asyncio.sleep(0.1)
-        again: list[OffsetRange] = []
-        led(world).republish = again.append
+        again: list[tuple[int, OffsetRange]] = []
+        led(world).republish = lambda replica_id, unread: again.append((replica_id, unread))
         for _ in range(120):
             assert not led(world).serves_records(FOLLOWER, 1)
             await asyncio.sleep(0.1)
-        assert again == [(1, 3), (1, 3)]
+        assert again == [(FOLLOWER, (1, 3))] * 2
 
     told(tmp_path, story, remote_wal_fallback_enable="false")
 

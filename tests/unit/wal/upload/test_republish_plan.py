@@ -9,7 +9,7 @@ def needed(
 ) -> tuple[int, int]:
     return needed_range(
         RepublishMode(mode),
-        log_start_offset=start,
+        local_log_start_offset=start,
         highest_tiered_offset=tiered,
         retained_from_offset=retained,
         first_announced_offset=announced,
@@ -22,7 +22,7 @@ def test_the_mode_says_from_where_on(mode: str, start: int) -> None:
     assert needed(mode, tiered=40, retained=60) == (start, 100)
 
 
-def test_never_below_the_log_start() -> None:
+def test_never_below_what_is_on_the_disk() -> None:
     assert needed("untiered") == (10, 100)
     assert needed("untiered", tiered=5) == (10, 100)
     assert needed("local-retention", retained=3) == (10, 100)

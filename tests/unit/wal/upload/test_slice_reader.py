@@ -11,6 +11,7 @@ from broker.wal.objects.wal_slice import ReservationToken, SliceReadError, WalSl
 from broker.wal.upload.partition_uploads import Reservation
 from broker.wal.upload.slice_reader import BREATHE_SECONDS, RangeDeletedError, SliceReader
 from broker.wal.upload.upload_queue import SliceRead
+from tests.support.tiered_partition import tier
 from tests.unit.log.log_world import LogWorld
 from tests.unit.wal.wal_world import FOO
 
@@ -90,6 +91,17 @@ async def test_what_is_deleted_is_told_apart_from_what_is_damaged() -> None:
         await reading.read(4)
     with pytest.raises(SliceReadError, match="upto 4"):
         await reading.read(9)
+
+
+async def test_what_has_left_the_disk_for_remote_storage_is_as_good_as_deleted() -> None:
+    reading = Reading(tiered=True)
+    for _ in range(4):
+        reading.world.append(epoch=5)
+    reading.world.log.update_high_watermark(4)
+    tier(reading.world.log, 2)
+    with pytest.raises(RangeDeletedError, match="starts here at 2"):
+        await reading.read(1)
+    assert await reading.offsets(2) == (2, 3)
 
 
 async def test_a_disk_that_fails_is_a_slice_that_cannot_be_read() -> None:

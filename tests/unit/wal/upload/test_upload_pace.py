@@ -65,3 +65,34 @@ def test_an_interval_that_is_long_already_is_not_shortened() -> None:
     it = UploadPace(UploadLimits(interval_ms=500), CostPolicy.LATENCY, 100)
     it.throttled()
     assert it.interval_ms == 500
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "policy", "waits", "expected"),
+    [
+        (2.0, "balanced", False, 10),  # as late as anybody is
+        (2.2, "balanced", False, 55),
+        (3.2, "balanced", False, 80),
+        (300.0, "balanced", False, 100),  # no longer than for price
+        (3.2, "economy", False, 80),
+        (8.0, "balanced", True, 10),
+        (8.0, "latency", False, 10),
+    ],
+)
+def test_a_loop_that_is_late_gets_rarer_objects(late_ms: float, policy: str, waits: bool, expected: int) -> None:
+    it = pace(policy)
+    for _ in range(100):
+        it.woken(late_ms)
+    limits = it.limits(Traffic(0, 1, waits))
+    assert limits.interval_ms == expected
+    factor = min(expected // 10, 4)
+    assert (limits.max_bytes, limits.partition_max_bytes) == (factor * 524_288, factor * 131_072)
+    for _ in range(100):
+        it.woken(0)
+    assert it.limits(Traffic(0, 1, waits)).interval_ms == 10
+
+
+def test_being_late_once_is_not_being_late() -> None:
+    it = pace()
+    it.woken(15)
+    assert it.limits(Traffic(0, 1, False)) == LIMITS

@@ -3,6 +3,8 @@ from collections.abc import Iterable
 import pytest
 
 from broker.common.identifiers import TopicIdPartition
+from broker.server.topic_spec import WAL_METADATA_MESSAGE_BYTES
+from broker.wal.objects.combined_segment import EVENT_SIZE_MAX
 from broker.wal.objects.wal_slice import SliceReadError, WalSlice, build_slice
 from broker.wal.upload.partition_uploads import LeaderTerm, PartitionUploads
 from broker.wal.upload.queued_partition import AGES_MAX
@@ -199,6 +201,19 @@ def test_14_a_batch_larger_than_an_object_travels_alone() -> None:
     assert offsets(first.slices, BAR) == [(0, 1)] and offsets(first.slices) == []
     assert offsets(second.slices) == [(0, 0)] and offsets(second.slices, BAR) == []
     assert len(second.slices) == 1
+
+
+def test_an_event_stays_within_what_the_metadata_topic_takes_however_large_objects_may_be() -> None:
+    leader = Leader(max_bytes=16 * KIB * KIB)
+    many = [FOO._replace(topic="f" * 249, partition=index) for index in range(2000)]
+    for partition in many:
+        leader.add(partition)
+        leader.append(partition)
+    first, second = leader.made(), leader.made()
+    assert len(first.slices) > 1300 and len(first.slices) + len(second.slices) == 2000
+    event = make_object(first.slices).event
+    assert len(event) <= EVENT_SIZE_MAX
+    assert 4 * EVENT_SIZE_MAX <= WAL_METADATA_MESSAGE_BYTES
 
 
 def test_a_batch_larger_than_the_partition_cap_comes_alone_in_its_slice() -> None:
