@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.workload import (  # noqa: E402  the benchmark runs from a checkout
+    LATENCY_SECONDS,
     TOPIC_CONFIG,
     Figures,
     Load,
@@ -41,13 +42,13 @@ from benchmarks.workload import (  # noqa: E402  the benchmark runs from a check
     java_consume,
     java_produce,
     measure,
+    measure_at_a_rate,
 )
 from tests.support import java_tools  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.kafka_peer import KafkaPeer  # noqa: E402
 
 RECORD_BYTES: Final = 1024
-LATENCY_SECONDS: Final = 5
 READY_TIMEOUT_S: Final = 90
 API_VERSIONS_0: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 # bin/kafka-server-start.sh and kafka-run-class.sh of Apache Kafka 4.
@@ -164,11 +165,8 @@ def run_load(sides: list[Side], load: Load) -> None:
             side.note(name, "produce", figures)
         rate = max(int(min(rates) / 2), 1)
         for side in sides:
-            side.note(
-                name,
-                "at a rate",
-                measure("at a rate", "java", java_produce, side.broker, load, rate * LATENCY_SECONDS, rate),
-            )
+            steady = measure_at_a_rate("at a rate", "java", java_produce, side.broker, load, rate, LATENCY_SECONDS)
+            side.note(name, "at a rate", steady)
         for side in sides:
             side.note(name, "consume", measure("consume", "java", java_consume, side.broker, load, load.records, -1))
 

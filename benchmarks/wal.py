@@ -24,26 +24,26 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import confluent_kafka
-from prometheus_client.parser import text_string_to_metric_families
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.workload import (  # noqa: E402  the benchmark runs from a checkout
     TOPIC_CONFIG,
+    WARM_SECONDS,
     Load,
     broker_cpu_s,
     commit,
     confluent_produce,
     java_produce,
 )
+from broker.demo import scrape  # noqa: E402
 from broker.objectstore.fault_switch import LATENCIES  # noqa: E402
 from broker.wal.remote_wal_stats import WalHop  # noqa: E402
 from tests.support import java_tools  # noqa: E402
@@ -89,59 +89,20 @@ SECTIONS: Final = {
     )
 }
 
-Key = tuple[str, tuple[tuple[str, str], ...]]
 
-
-class Scrape:
+class Scrape(scrape.Scrape):
     """The samples of all brokers, added up."""
-
-    def __init__(self, samples: Mapping[Key, float]) -> None:
-        self.samples = samples
 
     @classmethod
     def of(cls, cluster: WalCluster) -> "Scrape":
-        samples: Counter[Key] = Counter()
-        for broker in cluster.brokers:
-            for family in text_string_to_metric_families(broker.metrics()):
-                for sample in family.samples:
-                    samples[sample.name, tuple(sorted(sample.labels.items()))] += sample.value
-        return cls(samples)
+        total = scrape.Scrape.sum_of(scrape.Scrape.parse(broker.metrics()) for broker in cluster.brokers)
+        return cls(total.samples)
 
     def __sub__(self, earlier: "Scrape") -> "Scrape":
-        return Scrape({key: value - earlier.samples.get(key, 0.0) for key, value in self.samples.items()})
+        return Scrape(self.increase_since(earlier).samples)
 
     def __add__(self, other: "Scrape") -> "Scrape":
-        added = Counter(self.samples)
-        added.update(other.samples)
-        return Scrape(added)
-
-    def by(self, name: str, *labels: str, **wanted: str) -> dict[tuple[str, ...], float]:
-        """The samples of a name with the wanted labels, added up by others."""
-        found: dict[tuple[str, ...], float] = {}
-        for (sample, pairs), value in self.samples.items():
-            have = dict(pairs)
-            if sample == name and all(have.get(key) == text for key, text in wanted.items()):
-                key = tuple(have.get(label, "") for label in labels)
-                found[key] = found.get(key, 0.0) + value
-        return found
-
-    def total(self, name: str, **wanted: str) -> float:
-        return sum(self.by(name, **wanted).values())
-
-    def quantile(self, name: str, part: float, **wanted: str) -> float | None:
-        """Of a histogram, as Prometheus reckons it: even within a bucket; None when nothing was observed."""
-        buckets = sorted((float(le[0]), count) for le, count in self.by(f"{name}_bucket", "le", **wanted).items())
-        total = buckets[-1][1] if buckets else 0
-        if total <= 0:
-            return None
-        below, below_count = 0.0, 0.0
-        for bound, count in buckets:
-            if count >= part * total:
-                if bound == float("inf"):
-                    return below
-                return below + (bound - below) * (part * total - below_count) / max(count - below_count, 1)
-            below, below_count = bound, count
-        return below
+        return Scrape(scrape.Scrape.sum_of((self, other)).samples)
 
 
 class Figures:
@@ -178,16 +139,8 @@ class Bench:
     def cpu_s(self) -> float:
         return sum(broker_cpu_s(node.pid) for node in self.cluster.nodes.values())
 
-    def inject(self) -> None:
-        """Give every broker's buckets the section's latency."""
-        body = json.dumps({} if self.section.latency is None else {"latency": self.section.latency}).encode()
-        for broker in self.cluster.brokers:
-            request = urllib.request.Request(f"http://127.0.0.1:{broker.metrics_port}/faults", body)
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                assert answer.status == 200, answer.read()
-
     def run(self) -> None:
-        self.inject()
+        inject(self.cluster, self.section.latency)
         for turn in range(self.arguments.runs):
             for acks in self.arguments.acks:
                 kinds = ("standard", "WAL") if turn % 2 == 0 else ("WAL", "standard")
@@ -207,9 +160,10 @@ class Bench:
         full_mb_per_s = self._full_speed(load)
         self.wait_until_followed(topic)
         before, cpu_s = Scrape.of(self.cluster), self.cpu_s
-        records = rate * self.arguments.seconds
+        warm_records = rate * WARM_SECONDS
+        records = warm_records + rate * self.arguments.seconds
         size_bytes = records * RECORD_BYTES
-        result = self.produce(self, load, records, rate)
+        result = self.produce(self, load, records, rate, warm_records)
         self.wait_until_followed(topic)
         delta, cpu_s = Scrape.of(self.cluster) - before, self.cpu_s - cpu_s
         self._delete(topic)
@@ -243,25 +197,17 @@ class Bench:
         self.cluster.wait_for_full_isr(topic)
         leader = self.cluster.admin().list_topics(timeout=10).topics[topic].partitions[0].leader
         follower = next(node_id for node_id in self.cluster.node_ids if node_id != leader)
-        readers = {
-            place: Reader(self.cluster.bootstrap, topic, f"rack-{node_id}")
-            for place, node_id in (("leader", leader), ("follower", follower))
-        }
-        for reader in readers.values():
-            reader.start()
-        time.sleep(2)  # until they have found their replica
-        send_probes(self.cluster.bootstrap, topic, acks, self.arguments.probe_seconds)
-        time.sleep(2)
-        for reader in readers.values():
-            reader.stop()
+        ages = read_probes(
+            self.cluster.bootstrap,
+            topic,
+            acks,
+            {"leader": f"rack-{leader}", "follower": f"rack-{follower}"},
+            self.arguments.probe_seconds,
+        )
         served = self.cluster.broker(follower).metric(f"{TOPICS}_bytesout_total", topic=topic)
         assert served > 0, "the consumer in the follower's zone did not read there"
         self._delete(topic)
-        return {
-            f"{place}_{name}": value
-            for place, reader in readers.items()
-            for name, value in reader.percentiles().items()
-        }
+        return ages
 
     def _delete(self, topic: str) -> None:
         admin = self.cluster.admin()
@@ -304,6 +250,30 @@ class Reader(threading.Thread):
         ages = sorted(self.ages_ms[PROBES_PER_SECOND:])
         assert ages, "nothing was read"
         return {f"p{name}_ms": ages[int(part * (len(ages) - 1))] for name, part in (("50", 0.5), ("99", 0.99))}
+
+
+def read_probes(bootstrap: str, topic: str, acks: str, racks: Mapping[str, str], seconds: int) -> dict[str, float]:
+    """How old single records of partition 0 are when consumers in these racks read them, which have names."""
+    readers = {place: Reader(bootstrap, topic, rack) for place, rack in racks.items()}
+    for reader in readers.values():
+        reader.start()
+    time.sleep(2)  # until they have found their replica
+    send_probes(bootstrap, topic, acks, seconds)
+    time.sleep(2)
+    for reader in readers.values():
+        reader.stop()
+    return {
+        f"{place}_{name}": value for place, reader in readers.items() for name, value in reader.percentiles().items()
+    }
+
+
+def inject(cluster: WalCluster, latency: str | None) -> None:
+    """Give every broker's buckets that latency."""
+    body = json.dumps({} if latency is None else {"latency": latency}).encode()
+    for broker in cluster.brokers:
+        request = urllib.request.Request(f"http://127.0.0.1:{broker.metrics_port}/faults", body)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200, answer.read()
 
 
 def send_probes(bootstrap: str, topic: str, acks: str, seconds: int) -> None:
