@@ -22,15 +22,13 @@ from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import free_port
 from tests.support.cluster_process import Cluster, ClusterProcess, what_is_missing
 from tests.support.kafka_cluster import KafkaCluster
+from tests.support.patience import PATIENCE_S, until
 from tests.support.relay import CONTROLLER, Relays
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, received_bytes
 
 TOPIC: Final = "chaos"
 TOPIC_CONFIG: Final = {"min.insync.replicas": "2", "segment.bytes": str(4 << 20), "retention.ms": "-1"}
-HEAL_TIMEOUT_S: Final = 60
 CALM_S: Final = 3  # under load, once healed
-IDENTICAL_TIMEOUT_S: Final = 30
-READER_TIMEOUT_S: Final = 60
 
 
 @dataclass
@@ -216,7 +214,7 @@ class ChaosRun:
         self.log = read_log(self.cluster.bootstrap, TOPIC, self.plan.partitions)
         self._let_reader_finish(reader)
         self.outcome.verdict = judge(self.acknowledged, self.log, reader.log)
-        _, self.outcome.differing = wait_for_identical(self.cluster, TOPIC, self.plan.partitions, IDENTICAL_TIMEOUT_S)
+        _, self.outcome.differing = wait_for_identical(self.cluster, TOPIC, self.plan.partitions)
         if isinstance(self.cluster, WalCluster):
             self.outcome.received_bytes = received_bytes(self.cluster, TOPIC)  # since the last start of each process
         return self.outcome
@@ -248,34 +246,37 @@ class ChaosRun:
 
     def _calm_down(self) -> None:
         """Without help: full in-sync replicas, no fenced broker, and every partition takes records."""
-        began_s = time.monotonic()
-        admin = self.cluster.admin(**{"socket.timeout.ms": 5000, "log_level": 2})
-        while (problem := what_is_missing(admin, TOPIC, self.plan.brokers)) is not None:
-            if time.monotonic() > began_s + HEAL_TIMEOUT_S:
-                self.outcome.other.append(f"not healed {HEAL_TIMEOUT_S} s after the faults: {problem}")
-                break
-            time.sleep(0.1)
-        else:
-            self._attempt(lambda: self._wait_until_acknowledged_everywhere(began_s, "after the faults"))
-            self.outcome.heal_s = time.monotonic() - began_s
+        self._attempt(self._heal)
         time.sleep(CALM_S)
         for node_id, node in self.cluster.nodes.items():
             if not node.is_running():
                 self.outcome.deaths.append(f"node {node_id} ended by itself in calm:\n{node.log_tail(15)}")
 
+    def _heal(self) -> None:
+        began_s = time.monotonic()
+        admin = self.cluster.admin(**{"socket.timeout.ms": 5000, "log_level": 2})
+
+        def missing() -> str | None:
+            return what_is_missing(admin, TOPIC, self.plan.brokers)
+
+        until(lambda: missing() is None, "the cluster is healed after the faults", missing)
+        self._wait_until_acknowledged_everywhere(began_s, "after the faults")
+        self.outcome.heal_s = time.monotonic() - began_s
+
     def _wait_until_acknowledged_everywhere(self, since_s: float, when: str) -> None:
         """Each producer got an answer, and each partition took a record, after this moment."""
-        deadline = time.monotonic() + HEAL_TIMEOUT_S
-        while True:
-            recent = {
+
+        def recent() -> dict[str, set[int]]:
+            return {
                 producer.name: {each.partition for each in producer.acknowledged[-500:] if each.at_s >= since_s}
                 for producer in self.producers
             }
-            partitions = set().union(*recent.values())
-            if all(recent.values()) and len(partitions) == self.plan.partitions:
-                return
-            assert time.monotonic() < deadline, f"{when}: records were only acknowledged so: {recent}"
-            time.sleep(0.1)
+
+        def is_everywhere() -> bool:
+            found = recent()
+            return all(found.values()) and len(set().union(*found.values())) == self.plan.partitions
+
+        until(is_everywhere, f"records are acknowledged in every partition {when}", recent)
 
     def _note_loads(self, reader: TailReader) -> None:
         sent = [producer.sent for producer in self.producers if isinstance(producer, LibrdkafkaProducer)]
@@ -289,13 +290,14 @@ class ChaosRun:
             self.outcome.complaints[f"node {node_id}"] = errors_logged(node.log_text())
 
     def _let_reader_finish(self, reader: TailReader) -> None:
-        deadline = time.monotonic() + READER_TIMEOUT_S
-        while any(len(reader.log[partition]) < len(entries) for partition, entries in self.log.items()):
-            if time.monotonic() > deadline or reader.findings:
-                got, there = sum(map(len, reader.log.values())), sum(map(len, self.log.values()))
-                self.outcome.other.append(f"the reader that went along got {got} of {there} records")
-                break
-            time.sleep(0.1)
+
+        def has_all() -> bool:
+            return all(len(reader.log[partition]) >= len(entries) for partition, entries in self.log.items())
+
+        def got() -> str:
+            return f"it got {sum(map(len, reader.log.values()))} of {sum(map(len, self.log.values()))}"
+
+        self._attempt(lambda: until(lambda: has_all() or reader.findings, "the reader gets every record", got))
         reader.stop()
         self.outcome.reader_findings = reader.findings
 
@@ -317,13 +319,13 @@ class ChaosRun:
         known = next(each for each in self.acknowledged if each.partition != 0)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all"})
         producer.produce(TOPIC, f"{known.record.producer}.{known.record.sequence}", partition=known.partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def plant_loss(self) -> None:
         """The first record of partition 0 goes."""
         admin = self.cluster.admin()
         position = confluent_kafka.TopicPartition(TOPIC, 0, 1)
-        admin.delete_records([position])[position].result(30)
+        admin.delete_records([position])[position].result(PATIENCE_S)
 
     def plant_other_bytes(self) -> None:
         """One bit of one replica's file; the cluster should be stopped."""

@@ -13,7 +13,6 @@ from tests.support.relay import CLIENT, CONTROLLER, Pair, Relays
 
 FAULTS: Final = ("kill", "pause", "cut", "roll", "bucket", "zone")
 POLL_S: Final = 0.02
-READY_TIMEOUT_S: Final = 60
 
 
 class Event(NamedTuple):
@@ -210,5 +209,5 @@ class Faults:
         ours = [node_id for node_id, node in nodes.items() if "broker" in node.roles or node is last]
         for node_id in sorted(ours, key=lambda node_id: nodes[node_id] is last):
             self._roll(node_id, 0)
-            nodes[node_id].wait_until_ready(READY_TIMEOUT_S)
+            nodes[node_id].wait_until_ready()
             self.cluster.wait_for_full_isr(topic)

@@ -12,10 +12,10 @@ import confluent_kafka
 
 from tests.cluster.history import Acknowledgement, Entry, parse_value
 from tests.support import java_tools
+from tests.support.patience import PATIENCE_S, until
 
 DELIVERY_TIMEOUT_MS: Final = 600_000  # longer than any fault: of each record it is known what became of it
 REQUEST_TIMEOUT_MS: Final = 5_000  # a request into a cut link is given up
-FLUSH_TIMEOUT_S: Final = 90
 PADDING: Final = "x" * 100
 
 
@@ -118,8 +118,8 @@ class LibrdkafkaProducer:
         self._thread.join()
         if self._gave_up:
             return
-        left = self._producer.flush(FLUSH_TIMEOUT_S)
-        assert left == 0, f"{self.name}: {left} records are still under way {FLUSH_TIMEOUT_S} s after the faults"
+        left = self._producer.flush(PATIENCE_S)
+        assert left == 0, f"{self.name}: {left} records are still under way {PATIENCE_S:g} s after the faults"
 
 
 class JavaProducer:
@@ -182,12 +182,12 @@ class JavaProducer:
         assert self._process is not None
         self._process.terminate()  # it sends what it has, and ends
         try:
-            self._process.wait(FLUSH_TIMEOUT_S)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {FLUSH_TIMEOUT_S} s of the faults") from None
+            raise AssertionError(f"{self.name} did not end within {PATIENCE_S:g} s of the faults") from None
         finally:
             self.kill()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -249,7 +249,7 @@ class TailReader:
         self._consumer.close()
 
 
-def read_log(bootstrap: str, topic: str, partitions: int, timeout_s: float = 120) -> dict[int, list[Entry]]:
+def read_log(bootstrap: str, topic: str, partitions: int) -> dict[int, list[Entry]]:
     """Everything from the log starts to the high watermarks of now."""
     consumer = confluent_kafka.Consumer(
         {
@@ -266,18 +266,23 @@ def read_log(bootstrap: str, topic: str, partitions: int, timeout_s: float = 120
     assigned = []
     for partition in range(partitions):
         position = confluent_kafka.TopicPartition(topic, partition)
-        position.offset, ends[partition] = consumer.get_watermark_offsets(position, timeout=20)
+        position.offset, ends[partition] = consumer.get_watermark_offsets(position, timeout=PATIENCE_S)
         log[partition] = []
         if position.offset < ends[partition]:
             assigned.append(position)
     consumer.assign(assigned)
-    deadline = time.monotonic() + timeout_s
-    while any(not entries or entries[-1].offset < ends[partition] - 1 for partition, entries in log.items()):
-        assert time.monotonic() < deadline, f"read only {sum(map(len, log.values()))} of {sum(ends.values())} records"
+
+    def is_read() -> bool:
         for message in consumer.consume(10_000, timeout=1):
             assert message.error() is None, message.error()
             entry, partition = entry_of(message), partition_of(message)
             if entry.offset < ends[partition]:
                 log[partition].append(entry)
+        return all(entries and entries[-1].offset >= ends[partition] - 1 for partition, entries in log.items())
+
+    def came() -> str:
+        return f"{sum(map(len, log.values()))} of {sum(ends.values())} records came"
+
+    until(is_read, f"{topic} is read", came, every_s=0)
     consumer.close()
     return log

@@ -21,8 +21,8 @@ class QuorumNode:
     def launch(self) -> None:
         self._controllers.start_node(self._node_id)
 
-    def wait_until_ready(self, timeout_s: float) -> None:
-        self._controllers.wait_for_leader(timeout_s=timeout_s)
+    def wait_until_ready(self) -> None:
+        self._controllers.wait_for_leader()
 
     def is_running(self) -> bool:
         return self._controllers.is_running(self._node_id)

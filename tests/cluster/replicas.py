@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.cluster_process import Cluster
+from tests.support.patience import PATIENCE_S
 
 
 def log_digest(partition_directory: Path) -> str:
@@ -38,11 +39,9 @@ def differing(found: Mapping[int, Mapping[int, str]]) -> list[str]:
     ]
 
 
-def wait_for_identical(
-    cluster: Cluster, topic: str, partitions: int, timeout_s: float
-) -> tuple[dict[int, dict[int, str]], list[str]]:
-    """The digests once the replicas are identical, or what differs after the timeout; nobody may be writing."""
-    deadline = time.monotonic() + timeout_s
+def wait_for_identical(cluster: Cluster, topic: str, partitions: int) -> tuple[dict[int, dict[int, str]], list[str]]:
+    """The digests once the replicas are identical, or what differs in the end; nobody may be writing."""
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         found = digests(cluster, topic, partitions)
         problems = differing(found)

@@ -11,7 +11,7 @@ from tests.cluster.chaos_run import ChaosRun, Outcome, Plan, table
 from tests.cluster.replicas import differing, digests
 from tests.support import java_tools
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 SHORT_SESSIONS = {
     "broker.session.timeout.ms": "2000",

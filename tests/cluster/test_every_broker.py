@@ -1,7 +1,6 @@
 """What each broker of a cluster tells of it, what it takes in its controller's stead, and what it missed while away."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -12,9 +11,10 @@ from broker.common.errors import ErrorCode
 from broker.protocol.api_keys import ApiKey
 from tests.interop.clients import CONFLUENT
 from tests.support.cluster_process import DEDICATED_CONTROLLER_ID, ClusterProcess
+from tests.support.patience import PATIENCE_S, until
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.interop
 
 SETTINGS = {"auto.leader.rebalance.enable": "false", "file.delete.delay.ms": "100"}
 
@@ -36,14 +36,7 @@ def create(cluster: ClusterProcess, node_id: int, name: str, *replicas: list[int
     """Through one broker; a partition for each list of replicas."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.broker(node_id).bootstrap})
     new = confluent_kafka.admin.NewTopic(name, len(replicas), replica_assignment=list(replicas))
-    admin.create_topics([new])[name].result(30)
-
-
-def eventually(is_so: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.1)
+    admin.create_topics([new])[name].result(PATIENCE_S)
 
 
 def test_all_tell_the_same_of_a_broker_that_is_away(cluster: ClusterProcess) -> None:
@@ -140,7 +133,7 @@ def test_any_broker_takes_admin_requests(cluster: ClusterProcess) -> None:
         with pytest.raises(confluent_kafka.KafkaException) as refused:
             create(cluster, node_id, name, [1])
         assert refused.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
-        admin.delete_topics([name])[name].result(30)
+        admin.delete_topics([name])[name].result(PATIENCE_S)
 
 
 def test_topics_deleted_and_made_again_while_a_broker_was_away(cluster: ClusterProcess) -> None:
@@ -152,14 +145,14 @@ def test_topics_deleted_and_made_again_while_a_broker_was_away(cluster: ClusterP
     cluster.kill(2)
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.broker(1).bootstrap})
     for future in admin.delete_topics(["gone", "again"]).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     create(cluster, 1, "again", [1, 2, 3])
     CONFLUENT.produce(cluster.broker(1).bootstrap, "again", "none", ["new-0", "new-1"])
     cluster.launch(2)
-    cluster.broker(2).wait_until_ready(60)
+    cluster.broker(2).wait_until_ready()
     cluster.wait_for_full_isr("again")
     assert _topic_id_in_directory(cluster, 2, "again") == _topic_id_in_directory(cluster, 1, "again") != old
-    eventually(lambda: _log_bytes(cluster, 2, "again-0") == _log_bytes(cluster, 1, "again-0") != b"", "equal logs")
+    until(lambda: _log_bytes(cluster, 2, "again-0") == _log_bytes(cluster, 1, "again-0") != b"", "equal logs")
     assert b"new-1" in _log_bytes(cluster, 2, "again-0")
     assert b"old-" not in _log_bytes(cluster, 2, "again-0")
     assert not (cluster.broker(2).data / "gone-0").exists()

@@ -1,9 +1,9 @@
 """What a leader owes its followers, its consumers and its controller, in a cluster of real processes."""
 
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import confluent_kafka
@@ -16,11 +16,12 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.memory_records_builder import records_batch
 from tests.interop.test_every_metric import Scrape
 from tests.support.cluster_process import DEDICATED_CONTROLLER_ID, ClusterProcess
+from tests.support.patience import PATIENCE, PATIENCE_S, until
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
-SESSION_S, LAG_S = 5.0, 2.0
+SESSION_S, LAG_S = 12.0, 2.0  # far apart: which of them was waited for shows on a busy machine, too
 SETTINGS = {
     "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
     "broker.heartbeat.interval.ms": "500",
@@ -49,7 +50,7 @@ def topic(cluster: ClusterProcess, request: pytest.FixtureRequest) -> str:
 
 def placement(cluster: ClusterProcess, topic: str) -> tuple[int, list[int]]:
     """Leader and ISR."""
-    partition = cluster.admin().list_topics(topic, timeout=10).topics[topic].partitions[0]
+    partition = cluster.admin().list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[0]
     return partition.leader, sorted(partition.isrs)
 
 
@@ -58,12 +59,9 @@ def followers(cluster: ClusterProcess, topic: str) -> list[int]:
     return [node_id for node_id in (1, 2, 3) if node_id != leader]
 
 
-def eventually(happens: Callable[[], bool], timeout_s: float, what: str) -> float:
-    """How long it took."""
+def seconds_until(happens: Callable[[], bool], what: str) -> float:
     started = time.monotonic()
-    while not happens():
-        assert time.monotonic() < started + timeout_s, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
+    until(happens, what)
     return time.monotonic() - started
 
 
@@ -82,9 +80,7 @@ def produce(cluster: ClusterProcess, node_id: int, topic: str, value: bytes, *, 
         records = bytes(records_batch((int(time.time() * 1000), None, value)))
         row = schema.PartitionProduceData(index=0, records=records)
         data = schema.TopicProduceData(name=topic, topic_id=None, partition_data=(row,))
-        asked = schema.ProduceRequest(
-            transactional_id=None, acks=acks, timeout=timedelta(seconds=10), topic_data=(data,)
-        )
+        asked = schema.ProduceRequest(transactional_id=None, acks=acks, timeout=PATIENCE, topic_data=(data,))
         return client.ask(ApiKey.PRODUCE, PRODUCE_VERSION, asked).responses[0].partition_responses[0]
 
 
@@ -92,11 +88,14 @@ def consume(cluster: ClusterProcess, topic: str, count: int, **config: str) -> l
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", **config})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     values: list[bytes | None] = []
-    deadline = time.monotonic() + 20
-    while len(values) < count and time.monotonic() < deadline:
+
+    def are_there() -> bool:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
             values.append(message.value())
+        return len(values) >= count
+
+    until(are_there, f"{count} records of {topic}", lambda: values, every_s=0)
     consumer.close()
     return values
 
@@ -111,16 +110,16 @@ def test_a_stopped_follower_delays_acks_all_once(cluster: ClusterProcess, topic:
     def latency() -> float:
         started = time.monotonic()
         producer.produce(topic, b"x")
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
         return time.monotonic() - started
 
     latency()
     cluster.pause(stopped)
     try:
-        assert latency() < LAG_S * 1.5 + 1  # the session would take longer
+        assert latency() < SESSION_S - 1  # a heartbeat before the pause began the session
         assert stopped not in placement(cluster, topic)[1]
         assert metric(cluster, leader, "kafka_server_replicamanager_underreplicatedpartitions") >= 1
-        assert max(latency() for _ in range(20)) < 1
+        assert statistics.median(latency() for _ in range(20)) < LAG_S / 2  # one may meet a busy moment
     finally:
         cluster.resume(stopped)
     cluster.wait_for_full_isr(topic)
@@ -133,17 +132,16 @@ def test_below_min_insync_replicas_nothing_is_committed(cluster: ClusterProcess,
     for node_id in followers(cluster, topic):
         cluster.pause(node_id)
     try:
-        eventually(lambda: placement(cluster, topic)[1] == [leader], LAG_S * 1.5 + 10, "an ISR of the leader alone")
-        eventually(
+        until(lambda: placement(cluster, topic)[1] == [leader], "an ISR of the leader alone")
+        until(
             lambda: produce(cluster, leader, topic, b"all", acks=-1).error_code is ErrorCode.not_enough_replicas,
-            5,
             "the leader knows its ISR",
         )
         answer = produce(cluster, leader, topic, b"one", acks=1)
         assert answer.error_code is ErrorCode.none
         assert metric(cluster, leader, "kafka_cluster_partition_underminisr", topic=topic) == 1
         consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.broker(leader).bootstrap, "group.id": "g"})
-        _, high_watermark = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=10)
+        _, high_watermark = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), timeout=PATIENCE_S)
         consumer.close()
         assert high_watermark <= answer.base_offset
     finally:
@@ -159,7 +157,7 @@ def test_a_consumer_is_served_in_its_rack(cluster: ClusterProcess, topic: str) -
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(50):
         producer.produce(topic, b"%d" % number)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     values = consume(cluster, topic, 50, **{"client.rack": f"rack-{near}", "auto.offset.reset": "earliest"})
     assert values == [b"%d" % number for number in range(50)]
     bytes_out = "kafka_server_brokertopicmetrics_bytesout_total"
@@ -174,19 +172,17 @@ def test_a_leader_that_does_not_reach_the_controller_refuses_writes(cluster: Clu
     assert produce(cluster, leader, topic, b"before", acks=1).error_code is ErrorCode.none
     cluster.pause(DEDICATED_CONTROLLER_ID)
     try:
-        took = eventually(
+        took = seconds_until(
             lambda: produce(cluster, leader, topic, b"x", acks=1).error_code is ErrorCode.not_leader_or_follower,
-            SESSION_S + 5,
             "writes are refused",
         )
-        assert took <= SESSION_S + 1.5
+        assert took <= 1.5 * SESSION_S
         assert produce(cluster, leader, topic, b"y", acks=-1).error_code is ErrorCode.not_leader_or_follower
     finally:
         cluster.resume(DEDICATED_CONTROLLER_ID)
     cluster.wait_for_full_isr(topic)
-    eventually(
+    until(
         lambda: produce(cluster, placement(cluster, topic)[0], topic, b"z", acks=-1).error_code is ErrorCode.none,
-        30,
         "writes are accepted again",
     )
 
@@ -205,16 +201,17 @@ def test_a_throttled_follower_catches_up_at_the_rate_it_is_given(cluster: Cluste
     )
     cluster.pause(behind)
     try:
-        eventually(lambda: in_sync_count(cluster, leader, topic) == 2, LAG_S * 1.5 + 10, "the follower is out")
+        until(lambda: in_sync_count(cluster, leader, topic) == 2, "the follower is out")
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         for _ in range(missed // 10_000):
             producer.produce(topic, random.randbytes(10_000))
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
     finally:
+        started = time.monotonic()
         cluster.resume(behind)
     # Asked of the leader: the follower itself may say for a while that it is in sync, as it was when it was paused.
-    took = eventually(lambda: in_sync_count(cluster, leader, topic) == 3, 60, "the follower has caught up")
-    assert took >= 3, "more, as a rule: what went to the other follower meanwhile counts as well"
+    until(lambda: in_sync_count(cluster, leader, topic) == 3, "the follower has caught up")
+    assert time.monotonic() - started >= 3, "more, as a rule: what went to the other follower meanwhile counts as well"
     assert metric(cluster, leader, "kafka_server_leaderreplication_byte_rate") > 0
 
 
@@ -224,4 +221,4 @@ def _set(cluster: ClusterProcess, kind: str, name: str, key: str, value: str) ->
     resource = kinds.ConfigResource(kinds.ResourceType[kind], name, incremental_configs=[entry])
     admin = cluster.admin()  # kept: it takes what it was asked down with it
     (future,) = admin.incremental_alter_configs([resource]).values()
-    future.result(30)
+    future.result(PATIENCE_S)

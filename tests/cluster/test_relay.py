@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.faults import both_ways, cuts_around
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S
 from tests.support.relay import CLIENT, CONTROLLER, Relays, source_of
 
 SILENCE_S = 0.3
@@ -61,12 +62,12 @@ def echo_port() -> Iterator[int]:
 
 
 def connect(port: int, client_id: str) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), 5)
+    connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
     connection.sendall(frame(client_id))
     return connection
 
 
-def receive(connection: socket.socket, size: int, timeout_s: float = 5) -> bytes:
+def receive(connection: socket.socket, size: int, timeout_s: float = PATIENCE_S) -> bytes:
     connection.settimeout(timeout_s)
     data = b""
     with contextlib.suppress(TimeoutError):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.wal_soak import Soak
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 
 def test_faulty_buckets_leave_neither_lag_nor_objects_behind(tmp_path: Path) -> None:

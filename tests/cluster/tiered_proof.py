@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.directories import files_under
+from tests.support.patience import until
 from tests.support.tier import TIERED_TOPIC, BulkReader, BulkWriter, Sampler, alter_topic, directory_tier
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, leaders
 
 TOPIC: Final = "proof"
 PARTITIONS: Final = 3
 MB: Final = 1_000_000
-PATIENCE_S: Final = 300
+LONG_S: Final = 300  # gigabytes are moved
 SAMPLE_S: Final = 0.5
 # Beside the local tail: the active segment, one that is being copied, one whose file goes in a second, and what comes
 # meanwhile, which is more than is produced while a follower catches up.
@@ -140,8 +141,8 @@ class Proof:
                 self._is_bounded = name != "shared bucket"
                 with _in_background(fault):
                     writer.write(share)
-                self._cluster.wait_for_full_isr(TOPIC, PATIENCE_S)
-                self._becomes(self._is_small, f"disks hold too much after the {name} was back")
+                self._cluster.wait_for_full_isr(TOPIC, LONG_S)
+                self._becomes(self._is_small, f"disks hold little after the {name} was back")
                 self._is_bounded = True
         writer.write(self._plan.size_bytes - writer.sent_bytes)
         self.result.seconds["produce"] = round(time.monotonic() - began, 1)
@@ -151,7 +152,7 @@ class Proof:
         self._cluster.kill(node_id)
         time.sleep(self._plan.fault_seconds)
         self._cluster.launch(node_id)
-        self._cluster.nodes[node_id].wait_until_ready(PATIENCE_S)
+        self._cluster.nodes[node_id].wait_until_ready()
 
     def _take_away(self, place: Path) -> None:
         away = place.with_name(f"{place.name}-away")
@@ -163,7 +164,7 @@ class Proof:
         """All that is in the buckets, and on the other brokers' disks, comes without the leaders' old records."""
         cluster, node_id = self._cluster, 3
         with self._timed("rejoin"):
-            self._becomes(self._is_settled, "what is local is not what local.retention.bytes says")
+            self._becomes(self._is_settled, "what is local is what local.retention.bytes says")
             cluster.graceful_stop(node_id)
             for path in cluster.nodes[node_id].data.iterdir():
                 if path.name not in KEPT_FILES:
@@ -171,8 +172,8 @@ class Proof:
             by_leader = leaders(cluster, TOPIC).items()
             tail = sum(self._log_bytes(leader, partition) for partition, leader in by_leader)
             cluster.launch(node_id)
-            cluster.nodes[node_id].wait_until_ready(PATIENCE_S)
-            cluster.wait_for_full_isr(TOPIC, PATIENCE_S)
+            cluster.nodes[node_id].wait_until_ready()
+            cluster.wait_for_full_isr(TOPIC, LONG_S)
         broker = cluster.broker(node_id)
         received = {
             path: broker.metric("broker_replication_bytes_total", topic=TOPIC, path=path)
@@ -186,7 +187,7 @@ class Proof:
     def _read_all(self, writer: BulkWriter) -> None:
         with self._timed("read"):
             reader = BulkReader(self._cluster.bootstrap, TOPIC, dict.fromkeys(range(PARTITIONS), 0))
-            reader.read(dict(enumerate(writer.records)), PATIENCE_S)
+            reader.read(dict(enumerate(writer.records)), LONG_S)
             reader.close()
         self.result.read_mb = reader.read_bytes / MB
         self.result.read_mb_per_s = reader.read_bytes / MB / reader.seconds
@@ -202,17 +203,17 @@ class Proof:
         """Idle, everything leaves the disks for the shared bucket, and then the brokers' own buckets."""
         with self._timed("drain"):
             alter_topic(self._cluster.bootstrap, TOPIC, {"local.retention.ms": "1000"})
-            self._becomes(lambda: self._local_bytes() == 0, "records are still on the disks")
+            self._becomes(lambda: self._local_bytes() == 0, "no record is on the disks")
         if self._plan.is_long:
             with self._timed("own buckets"):
-                self._becomes(lambda: self._own_objects() == 0, "the brokers' own buckets are not empty", EMPTY_S)
+                self._becomes(lambda: self._own_objects() == 0, "the brokers' own buckets are empty", EMPTY_S)
         self.result.objects_left = self._own_objects()
 
     def _read_what_was_drained(self, writer: BulkWriter) -> None:
         """The end of the log is in the shared bucket now."""
         begins = {partition: max(0, end - 100) for partition, end in enumerate(writer.records)}
         reader = BulkReader(self._cluster.bootstrap, TOPIC, begins)
-        reader.read(dict(enumerate(writer.records)), PATIENCE_S)
+        reader.read(dict(enumerate(writer.records)), LONG_S)
         reader.close()
 
     def _judge_processes(self) -> None:
@@ -262,13 +263,12 @@ class Proof:
     def _own_objects(self) -> int:
         return sum(len(files_under(place, ".wal")) for place in self._cluster.bucket_directories.values())
 
-    def _becomes(self, reached: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-        deadline = time.monotonic() + patience_s
-        while not reached():
-            if time.monotonic() > deadline:
-                self.result.problems.append(f"after {patience_s} s {what}")
-                return
-            time.sleep(0.25)
+    def _becomes(self, reached: Callable[[], bool], what: str, patience_s: float = LONG_S) -> None:
+        """What does not is a problem of the result."""
+        try:
+            until(reached, what, patience_s=patience_s, every_s=0.25)
+        except AssertionError as error:
+            self.result.problems.append(str(error))
 
     @contextlib.contextmanager
     def _timed(self, name: str) -> Iterator[None]:

@@ -27,6 +27,7 @@ import confluent_kafka
 from tests.cluster.load import partition_of
 from tests.cluster.replicas import wait_for_identical
 from tests.support.directories import files_under
+from tests.support.patience import PATIENCE_S, until
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, received_bytes
 
 TOPIC: Final = "soak"
@@ -38,7 +39,6 @@ FAULTS_EVERY_S: Final = 5
 FAULTS_MAX: Final = 0.1  # of the requests, for each kind
 SAMPLE_S: Final = 2
 ORPHAN_AGE_S: Final = 360  # the least that can be configured
-PATIENCE_S: Final = 120
 RETENTION_S: Final = 300
 MIB: Final = 1 << 20
 CONFIG: Final = {
@@ -129,7 +129,7 @@ class Writer:
         self._stop.set()
         self._thread.join()
         if left := self._producer.flush(PATIENCE_S):
-            self.failures.append(f"{left} records are not answered {PATIENCE_S} s after the last")
+            self.failures.append(f"{left} records are not answered {PATIENCE_S:g} s after the last")
 
 
 class Reader:
@@ -272,23 +272,22 @@ class Soak:
 
     def _settle(self, cluster: WalCluster, writer: Writer, reader: Reader) -> None:
         result = self.result
-        self._becomes(
-            lambda: reader.read >= writer.acknowledged or bool(reader.findings), lambda: "records are not read"
-        )
+        self._becomes(lambda: reader.read >= writer.acknowledged or reader.findings, "all records are read")
         reader.stop()
         result.acknowledged, result.read = writer.acknowledged, reader.read
         result.problems += [*writer.failures[:5], *reader.findings]
         if not writer.acknowledged == writer.sent == reader.read:
             result.problems.append(f"{writer.sent} sent, {writer.acknowledged} acknowledged, {reader.read} read")
-        self._becomes(lambda: not lags(cluster), lambda: f"lag in the end: {lags(cluster)}")
+        self._becomes(lambda: not lags(cluster), "no follower lags in the end", lambda: lags(cluster))
         sweep_s = ORPHAN_AGE_S if self.is_long else 0
         self._becomes(
             lambda: objects_without_metadata(cluster) == 0,
-            lambda: f"{objects_without_metadata(cluster)} objects that no metadata names",
+            "metadata names every object",
+            lambda: f"{objects_without_metadata(cluster)} are not",
             PATIENCE_S + sweep_s,
         )
         if not self.is_long:  # later each replica deletes its old segments when it comes to it
-            _, differing = wait_for_identical(cluster, TOPIC, PARTITIONS, PATIENCE_S)
+            _, differing = wait_for_identical(cluster, TOPIC, PARTITIONS)
             result.problems += differing
         result.received = received_bytes(cluster, TOPIC)
         result.objects = sum(int(broker.metric("broker_wal_objects_live")) for broker in cluster.brokers)
@@ -297,13 +296,18 @@ class Soak:
         )
         self._judge_memory()
 
-    def _becomes(self, reached: Callable[[], bool], what: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
-        deadline = time.monotonic() + patience_s
-        while not reached():
-            if time.monotonic() > deadline:
-                self.result.problems.append(what())
-                return
-            time.sleep(0.2)
+    def _becomes(
+        self,
+        reached: Callable[[], object],
+        what: str,
+        found: Callable[[], object] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """What does not is a problem of the result."""
+        try:
+            until(reached, what, found, patience_s=patience_s, every_s=0.2)
+        except AssertionError as error:
+            self.result.problems.append(str(error))
 
     def _judge_memory(self) -> None:
         """The last third of the run against the one before it: what is filled in the beginning is no growth."""

@@ -5,22 +5,20 @@ import os
 import shlex
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from tests.support import docker_tools, java_tools
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 BROKERS = ("broker-1", "broker-2", "broker-3")
-UP_TIMEOUT_S = 420  # with a build that installs everything, on a busy machine
-HEALTHY_TIMEOUT_S = 240
-DOWN_TIMEOUT_S = 150
-COMMAND_TIMEOUT_S = 180
+BUILD_S = 900  # everything is downloaded and installed, on a busy machine
+EVERY_S = 0.5  # each look starts a process
 
 # Ports of the host by the variable that sets them, with what docker-compose.yml and the README say.
 PORTS = {
@@ -54,13 +52,13 @@ class ComposeProject:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{self.ports[f'BROKER_{number}_PORT']}" for number in (1, 2, 3))
 
-    def compose(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+    def compose(self, *arguments: str, timeout_s: float = PATIENCE_S) -> str:
         """Run compose in the checkout; returns what it printed, and fails with its errors on a non-zero exit."""
         command = docker_tools.compose_command()
         assert command is not None, "there is no compose"
         return self._run([*command, *arguments], timeout_s)
 
-    def shell(self, text: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+    def shell(self, text: str, timeout_s: float = PATIENCE_S) -> str:
         """Run a command as the README has it, in the checkout; only its ports are replaced by those of this project."""
         for variable, port in PORTS.items():
             text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{self.ports[variable]}")
@@ -68,17 +66,17 @@ class ComposeProject:
         return self._run(["bash", "-euo", "pipefail", "-c", text], timeout_s)
 
     def up(self, *options: str) -> None:
-        self.compose("up", "-d", *options, timeout_s=UP_TIMEOUT_S)
+        self.compose("up", "-d", *options, timeout_s=BUILD_S)
         self.wait_until_healthy()
 
     def wait_until_healthy(self) -> None:
         """Until each broker's health check says so; fails at once when one has ended."""
         for service in BROKERS:
-            wait_for(
-                lambda service=service: self._is_healthy(service),
+            until(
+                lambda service=service: self._is_healthy(service),  # type: ignore[misc]
                 f"{service} is healthy",
-                HEALTHY_TIMEOUT_S,
                 self.report,
+                every_s=EVERY_S,
             )
 
     def _is_healthy(self, service: str) -> bool:
@@ -111,7 +109,7 @@ class ComposeProject:
         """The data of an answer of Prometheus' HTTP API."""
         query = urllib.parse.urlencode(parameters)
         url = f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}/api/v1/{path}?{query}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return json.load(answer)["data"]
 
     def sum_of(self, query: str) -> float:
@@ -160,14 +158,4 @@ class ComposeProject:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", timeout_s=DOWN_TIMEOUT_S)
-
-
-def wait_for(
-    is_so: Callable[[], bool], what: str, timeout_s: float, report: Callable[[], str] = str, pause_s: float = 0.5
-) -> None:
-    """Ask again and again; fails with `report()` after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{report()}"
-        time.sleep(pause_s)
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")

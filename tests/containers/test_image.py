@@ -5,15 +5,17 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import pytest
 
-from tests.containers.compose_project import ROOT, wait_for
+from tests.containers.compose_project import BUILD_S, EVERY_S, ROOT
 from tests.support.broker_process import free_port
 from tests.support.docker_tools import docker
+from tests.support.patience import PATIENCE_S, until
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 IMAGE = "wherry:test"
 BASE = "python:3.11-slim-bookworm"
@@ -22,7 +24,7 @@ ADDED_BYTES_MAX = 130_000_000
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    docker("build", "--tag", IMAGE, str(ROOT), timeout_s=400)
+    docker("build", "--tag", IMAGE, str(ROOT), timeout_s=BUILD_S)
     return IMAGE
 
 
@@ -36,9 +38,13 @@ def container(*arguments: str) -> Iterator[str]:
         docker("rm", "--force", "--volumes", name)
 
 
-def state(name: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(docker("inspect", name))[0]["State"]
+def state(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(docker("inspect", name))[0]["State"]
     return found
+
+
+def health(name: str) -> str:
+    return str(state(name)["Health"]["Status"])
 
 
 def test_one_broker_without_any_setting_serves_and_stops_in_order(image: str) -> None:
@@ -48,13 +54,10 @@ def test_one_broker_without_any_setting_serves_and_stops_in_order(image: str) ->
     told = f"PLAINTEXT://127.0.0.1:{port}"
     options = ["--env", f"WHERRY_LISTENERS={listeners}", "--env", f"WHERRY_ADVERTISED_LISTENERS={told}"]
     with container("--publish", f"127.0.0.1:{port}:{port}", *options, image) as name:
-        wait_for(
-            lambda: json.loads(docker("inspect", name))[0]["State"]["Health"]["Status"] == "healthy", "healthy", 90,
-            lambda: docker("logs", name),
-        )  # fmt: skip
+        until(lambda: health(name) == "healthy", "healthy", lambda: docker("logs", name), every_s=EVERY_S)
         producer = confluent_kafka.Producer({"bootstrap.servers": f"127.0.0.1:{port}", "acks": "all"})
         producer.produce("greetings", b"hello")
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert docker("exec", name, "id", "-u") == "10001"
         assert docker("exec", name, "cat", "/proc/1/comm").startswith(("wherry", "python"))
         docker("stop", "--time", "60", name)
@@ -68,7 +71,7 @@ def test_the_health_check_tells_of_a_broker_that_does_not_serve(image: str) -> N
     with container(
         "--health-start-period", "1s", "--health-interval", "1s", "--health-retries", "2", *options, image
     ) as name:
-        wait_for(lambda: state(name)["Health"]["Status"] == "unhealthy", "unhealthy", 50, lambda: docker("logs", name))  # type: ignore[index]
+        until(lambda: health(name) == "unhealthy", "unhealthy", lambda: docker("logs", name), every_s=EVERY_S)
         assert state(name)["Running"]
 
 
@@ -99,7 +102,7 @@ def test_a_wrong_setting_is_a_sentence(image: str) -> None:
         ["docker", "run", "--rm", "--env", "WHERRY_NUM_PARTITIONS=none", image],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 2

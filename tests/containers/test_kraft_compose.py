@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.containers.compose_project import BROKERS, ComposeProject, wait_for
+from tests.containers.compose_project import BROKERS, ComposeProject
+from tests.support.patience import until
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 
@@ -36,8 +37,8 @@ def test_topics_of_the_list_go_through_buckets_under_apache_controllers(cluster:
     def replicated(topic: str, path: str) -> float:
         return cluster.sum_of(f'sum(broker_replication_bytes_total{{topic="{topic}",path="{path}"}})')
 
-    wait_for(lambda: replicated("orders", "wal") >= 2 * 5_000_000, "two followers have it", 60, cluster.report)
-    wait_for(lambda: replicated("others", "fetch") >= 2 * 5_000_000, "two followers have it", 60, cluster.report)
+    until(lambda: replicated("orders", "wal") >= 2 * 5_000_000, "two followers have it", cluster.report)
+    until(lambda: replicated("others", "fetch") >= 2 * 5_000_000, "two followers have it", cluster.report)
     assert replicated("others", "wal") == 0
 
 

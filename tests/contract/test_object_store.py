@@ -19,8 +19,6 @@ from broker.objectstore.objects import PartSizes
 from tests.contract.object_stores import STORES, WITH_BUCKETS, Subject, subject
 from tests.support.tracked_file import TrackedFile
 
-pytestmark = pytest.mark.timeout(120)
-
 BODY = bytes(range(256)) * 4
 
 

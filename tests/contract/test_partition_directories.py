@@ -19,7 +19,6 @@ from tests.contract.object_stores import S3
 from tests.support.s3_server import BUCKET
 from tests.unit.tiering.storage_world import Made, batch, make_segment
 
-pytestmark = pytest.mark.timeout(120)
 KINDS = ["directory", *(pytest.param(kind, marks=S3) for kind in ("seaweed", "moto"))]
 
 

@@ -26,7 +26,6 @@ from tests.contract.object_stores import S3
 from tests.support.s3_server import BUCKET
 from tests.unit.tiering.storage_world import EPOCHS, SNAPSHOT, Aborted, Bucket, Made, batch, make_segment
 
-pytestmark = pytest.mark.timeout(120)
 KINDS = ["memory", "directory", *(pytest.param(kind, marks=S3) for kind in ("seaweed", "moto"))]
 SMALLEST_PARTS = PartSizes(part_size_bytes=5 << 20, parallel=2)  # that S3 takes
 

@@ -11,9 +11,10 @@ from broker.objectstore.errors import Refused
 from broker.objectstore.s3_client import S3Client
 from broker.objectstore.s3_object_store import S3ObjectStore
 from tests.support.express_shim import ExpressShim
+from tests.support.patience import eventually
 from tests.support.s3_server import ACCESS_KEY, EXPRESS_BUCKET, SECRET_KEY, MotoServer, SeaweedServer
 
-pytestmark = [pytest.mark.s3, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.s3
 
 
 @contextlib.asynccontextmanager
@@ -52,8 +53,7 @@ async def test_sessions_of_twenty_seconds_revoked_in_the_middle_of_a_run(seaweed
                 assert await store.get_range(key, 0, len(key)) == key.encode()
 
         async def revoke() -> None:
-            while shim.requests_with_session < 60:
-                await asyncio.sleep(0.001)
+            await eventually(lambda: shim.requests_with_session >= 60, "60 requests", every_s=0.001)
             shim.revoke_sessions()
 
         await asyncio.gather(revoke(), *(write(task) for task in range(4)))
@@ -67,8 +67,7 @@ async def test_a_session_in_use_is_replaced_before_its_end_and_an_idle_one_is_no
         await asyncio.sleep(0.15)
         assert shim.sessions_created == 0  # nothing was asked
         await store.put("fresh/a", b"x")
-        while shim.sessions_created < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: shim.sessions_created == 2, "the session is replaced")
         requests = shim.requests.total()
         await asyncio.sleep(0.3)
         assert shim.requests.total() == requests
@@ -80,8 +79,7 @@ async def test_a_refresh_that_fails_leaves_the_session(seaweed: SeaweedServer) -
     async with express(seaweed, refresh_seconds=0.05) as (shim, store):
         await store.put("unrefreshed/a", b"x")
         shim.fail("slow_down", "GET", path="session", times=1)
-        while shim.requests["GET"] < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: shim.requests["GET"] >= 2, "the session was to be refreshed")
         await store.put("unrefreshed/b", b"x")
         assert shim.sessions_refused == 0
 

@@ -14,7 +14,7 @@ from tests.support.broker_process import free_port
 from tests.support.s3_proxy import S3Proxy
 from tests.support.s3_server import BUCKET, SeaweedServer
 
-pytestmark = [pytest.mark.s3, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.s3
 
 
 @pytest.fixture

@@ -20,8 +20,6 @@ from tests.support.express_shim import ExpressShim
 from tests.support.s3_server import ACCESS_KEY, BUCKET, EXPRESS_BUCKET, SECRET_KEY
 from tests.unit.wal.wal_world import batch, bytes_of, make_object, make_slice
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @contextlib.asynccontextmanager
 async def settings_of(

@@ -12,9 +12,11 @@ from kio.schema.errors import ErrorCode
 from broker.protocol.api_keys import ApiKey
 from broker.records.memory_records_builder import records_batch
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE, until
 from tests.support.wire_client import WireClient
 
 SECOND = timedelta(seconds=1)
+MEMBER_S = 600  # no member of one test goes while another one counts groups
 NOW = 1_764_000_000_000
 
 Schema = Any
@@ -71,7 +73,7 @@ class Cluster:
         schema = self.client.request(ApiKey.CREATE_TOPICS, 7)
         rows = tuple(schema.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items())
         topic = _creatable(schema, name, partitions, rows)
-        (row,) = self.ask(ApiKey.CREATE_TOPICS, 7, topics=(topic,), timeout=10 * SECOND).topics
+        (row,) = self.ask(ApiKey.CREATE_TOPICS, 7, topics=(topic,), timeout=PATIENCE).topics
         assert row.error_code is ErrorCode.none, row
         self.wait_for_leaders(name)
         return name, row.topic_id
@@ -79,7 +81,8 @@ class Cluster:
     def wait_for_leaders(self, topic: str) -> None:
         schema = self.client.request(ApiKey.METADATA, 12)
         asked = schema.MetadataRequestTopic(name=topic, topic_id=None)
-        for _ in range(500):
+
+        def errors() -> frozenset[str]:
             answer = self.ask(
                 ApiKey.METADATA,
                 12,
@@ -87,11 +90,11 @@ class Cluster:
                 allow_auto_topic_creation=False,
                 include_topic_authorized_operations=False,
             )
-            if errors_of(answer) == {"none"}:
-                return
-        raise AssertionError(f"{topic} has no leaders: {answer}")
+            return errors_of(answer)
 
-    def new_member(self, group: str, session_s: float = 10, rebalance_s: float = 10) -> tuple[str, int]:
+        until(lambda: errors() == {"none"}, f"{topic} has leaders", errors)
+
+    def new_member(self, group: str, session_s: float = MEMBER_S, rebalance_s: float = MEMBER_S) -> tuple[str, int]:
         """A group of one member that waits for its assignment: member id and generation."""
         answer = self.client.ask(
             ApiKey.JOIN_GROUP, 3, self.join(3, group, session_s=session_s, rebalance_s=rebalance_s)
@@ -100,7 +103,7 @@ class Cluster:
         return answer.member_id, answer.generation_id
 
     def join(
-        self, version: int, group: str, member_id: str = "", session_s: float = 10, rebalance_s: float = 10
+        self, version: int, group: str, member_id: str = "", session_s: float = MEMBER_S, rebalance_s: float = MEMBER_S
     ) -> Any:
         schema = self.client.request(ApiKey.JOIN_GROUP, version)
         return schema.JoinGroupRequest(
@@ -114,7 +117,7 @@ class Cluster:
             reason=None,
         )
 
-    def new_stable_member(self, group: str, session_s: float = 10) -> tuple[str, int]:
+    def new_stable_member(self, group: str, session_s: float = MEMBER_S) -> tuple[str, int]:
         """A stable group of one member."""
         member, generation = self.new_member(group, session_s)
         schema = self.client.request(ApiKey.SYNC_GROUP, 3)
@@ -168,7 +171,7 @@ def _creatable(schema: Schema, name: str, partitions: int = 1, configs: tuple[An
 def _produce(schema: Schema, topic: str, topic_id: uuid.UUID | None, records: bytes, acks: int = -1) -> Any:
     row = schema.PartitionProduceData(index=0, records=records)
     data = schema.TopicProduceData(name=topic, topic_id=topic_id, partition_data=(row,))
-    return schema.ProduceRequest(transactional_id=None, acks=acks, timeout=10 * SECOND, topic_data=(data,))
+    return schema.ProduceRequest(transactional_id=None, acks=acks, timeout=PATIENCE, topic_data=(data,))
 
 
 def produce(cluster: Cluster, schema: Schema) -> Any:
@@ -293,19 +296,19 @@ def api_versions(_cluster: Cluster, schema: Schema) -> Any:
 
 def create_topics(cluster: Cluster, schema: Schema) -> Any:
     topics = (_creatable(schema, cluster.fresh("created")),)
-    return schema.CreateTopicsRequest(topics=topics, timeout=10 * SECOND)
+    return schema.CreateTopicsRequest(topics=topics, timeout=PATIENCE)
 
 
 def delete_topics(cluster: Cluster, schema: Schema) -> Any:
     name, identity = cluster.new_topic()
     state = schema.DeleteTopicState(name=None, topic_id=identity)
-    return schema.DeleteTopicsRequest(topic_names=(name,), topics=(state,), timeout=10 * SECOND)
+    return schema.DeleteTopicsRequest(topic_names=(name,), topics=(state,), timeout=PATIENCE)
 
 
 def create_partitions(cluster: Cluster, schema: Schema) -> Any:
     name, _ = cluster.new_topic()
     topic = schema.CreatePartitionsTopic(name=name, count=2, assignments=None)
-    return schema.CreatePartitionsRequest(topics=(topic,), timeout=10 * SECOND, validate_only=False)
+    return schema.CreatePartitionsRequest(topics=(topic,), timeout=PATIENCE, validate_only=False)
 
 
 def delete_records(cluster: Cluster, schema: Schema) -> Any:
@@ -313,7 +316,7 @@ def delete_records(cluster: Cluster, schema: Schema) -> Any:
     cluster.produce(name, batch(b"gone"))
     row = schema.DeleteRecordsPartition(partition_index=0, offset=-1)
     topic = schema.DeleteRecordsTopic(name=name, partitions=(row,))
-    return schema.DeleteRecordsRequest(topics=(topic,), timeout=10 * SECOND)
+    return schema.DeleteRecordsRequest(topics=(topic,), timeout=PATIENCE)
 
 
 def init_producer_id(_cluster: Cluster, schema: Schema) -> Any:
@@ -394,17 +397,17 @@ def describe_log_dirs(cluster: Cluster, schema: Schema) -> Any:
 
 def elect_leaders(cluster: Cluster, schema: Schema) -> Any:
     row = schema.TopicPartitions(topic=cluster.topic, partitions=(0,))
-    return schema.ElectLeadersRequest(topic_partitions=(row,), election_type=0, timeout=10 * SECOND)
+    return schema.ElectLeadersRequest(topic_partitions=(row,), election_type=0, timeout=PATIENCE)
 
 
 def alter_partition_reassignments(cluster: Cluster, schema: Schema) -> Any:
     row = schema.ReassignablePartition(partition_index=0, replicas=None)
     topic = schema.ReassignableTopic(name=cluster.topic, partitions=(row,))
-    return schema.AlterPartitionReassignmentsRequest(topics=(topic,), timeout=10 * SECOND)
+    return schema.AlterPartitionReassignmentsRequest(topics=(topic,), timeout=PATIENCE)
 
 
 def list_partition_reassignments(_cluster: Cluster, schema: Schema) -> Any:
-    return schema.ListPartitionReassignmentsRequest(topics=None, timeout=10 * SECOND)
+    return schema.ListPartitionReassignmentsRequest(topics=None, timeout=PATIENCE)
 
 
 def describe_client_quotas(_cluster: Cluster, schema: Schema) -> Any:
@@ -439,7 +442,7 @@ def describe_quorum(_cluster: Cluster, schema: Schema) -> Any:
 
 def update_features(_cluster: Cluster, schema: Schema) -> Any:
     update = schema.FeatureUpdateKey(feature="no.such.feature", max_version_level=1, allow_downgrade=False)
-    return schema.UpdateFeaturesRequest(feature_updates=(update,), timeout=10 * SECOND)
+    return schema.UpdateFeaturesRequest(feature_updates=(update,), timeout=PATIENCE)
 
 
 def describe_cluster(_cluster: Cluster, schema: Schema) -> Any:

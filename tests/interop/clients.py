@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +10,7 @@ import confluent_kafka
 import kafka
 
 from tests.support import java_tools
-
-TIMEOUT_S = 30
+from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 
 Produce = Callable[[str, str, str, Sequence[str]], None]
 Consume = Callable[[str, str, str, int], list[str]]
@@ -32,7 +30,7 @@ def _confluent_produce(bootstrap: str, topic: str, codec: str, values: Sequence[
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _message: errors.append(error) if error else None)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert not errors, errors
 
 
@@ -42,14 +40,15 @@ def _confluent_consume(bootstrap: str, topic: str, group: str, count: int) -> li
     )
     consumer.subscribe([topic])
     values: list[str] = []
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
+
+    def are_there() -> bool:
         message = consumer.poll(0.1)
         if message is not None:
             assert message.error() is None, message.error()
             values.append(message.value().decode())
-        if len(values) == count:
-            break
+        return len(values) == count
+
+    until(are_there, f"{count} records of {topic}", lambda: values, every_s=0)
     consumer.commit(asynchronous=False)
     consumer.close()
     return values
@@ -63,7 +62,7 @@ def _aiokafka_produce(bootstrap: str, topic: str, codec: str, values: Sequence[s
             futures = [await producer.send(topic, value.encode()) for value in values]
             await asyncio.gather(*futures)
 
-    asyncio.run(asyncio.wait_for(send(), TIMEOUT_S))
+    asyncio.run(asyncio.wait_for(send(), PATIENCE_S))
 
 
 def _aiokafka_consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
@@ -78,7 +77,7 @@ def _aiokafka_consume(bootstrap: str, topic: str, group: str, count: int) -> lis
             await consumer.commit()
         return values
 
-    return asyncio.run(asyncio.wait_for(receive(), TIMEOUT_S))
+    return asyncio.run(asyncio.wait_for(receive(), PATIENCE_S))
 
 
 def _kafka_python_produce(bootstrap: str, topic: str, codec: str, values: Sequence[str]) -> None:
@@ -86,9 +85,9 @@ def _kafka_python_produce(bootstrap: str, topic: str, codec: str, values: Sequen
         bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, linger_ms=50
     )
     futures = [producer.send(topic, value.encode()) for value in values]
-    producer.flush(TIMEOUT_S)
+    producer.flush(PATIENCE_S)
     for future in futures:
-        future.get(TIMEOUT_S)
+        future.get(PATIENCE_S)
     producer.close()
 
 
@@ -98,7 +97,7 @@ def _kafka_python_consume(bootstrap: str, topic: str, group: str, count: int) ->
         bootstrap_servers=bootstrap,
         group_id=group,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=1000 * TIMEOUT_S,
+        consumer_timeout_ms=PATIENCE_MS,
     )
     values: list[str] = []
     for message in consumer:
@@ -117,7 +116,7 @@ def _kcat_produce(bootstrap: str, topic: str, codec: str, values: Sequence[str])
         text=True,
         check=True,
         capture_output=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
     )
 
 
@@ -127,7 +126,7 @@ def _kcat_consume(bootstrap: str, topic: str, group: str, count: int) -> list[st
         text=True,
         check=True,
         capture_output=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
     )
     return done.stdout.splitlines()
 
@@ -161,7 +160,7 @@ def _java_consume(bootstrap: str, topic: str, group: str, count: int) -> list[st
         "--max-messages",
         str(count),
         "--timeout-ms",
-        str(1000 * TIMEOUT_S),
+        str(PATIENCE_MS),
         with_errors=False,
     )
     return [line for line in output.splitlines() if not line.startswith("The consumer rebalance protocol")]

@@ -17,6 +17,7 @@ import kafka
 import kafka.errors
 
 from tests.support import java_tools
+from tests.support.patience import PATIENCE_S
 
 POLL_S = 0.2
 
@@ -65,7 +66,7 @@ class Member:
 
     def stop(self) -> None:
         self._is_stopping.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), f"{self.name} does not stop"
 
     def abandon(self) -> None:
@@ -204,7 +205,7 @@ class JavaMember(Member):
             for line in lines:
                 with contextlib.suppress(json.JSONDecodeError):
                     self._hear(json.loads(line))
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
     def _terminate_in_the_end(self, process: "subprocess.Popen[str]") -> None:
         self._is_stopping.wait()

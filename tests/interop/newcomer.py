@@ -8,19 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 from tests.support import java_tools
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-INSTALL_TIMEOUT_S = 600
-COMMAND_TIMEOUT_S = 180
-READY_TIMEOUT_S = 90
-STOP_TIMEOUT_S = 60
+INSTALL_S = 600  # everything is downloaded and installed
 INTERRUPTED = (0, 130, -signal.SIGINT)  # make ends itself by the signal
 # Ports of the README and of config/cluster; other ones take their places.
 PORTS = (9092, 9093, 9094, 9190, 9404, 9405, 9406)
@@ -51,22 +48,27 @@ class Terminal:
     def text(self) -> str:
         return self._out.read_text(errors="replace")
 
-    def wait_for(self, text: str, timeout_s: float = READY_TIMEOUT_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while text not in self.text:
-            assert self.process.poll() is None, f"{self.command} ended:\n{self.text}"
-            assert time.monotonic() < deadline, f"{self.command} did not say {text}:\n{self.text}"
-            time.sleep(0.1)
+    def wait_for(self, text: str, patience_s: float = PATIENCE_S) -> None:
+        """Fails at once when the command has ended without it."""
+
+        def says_it() -> bool:
+            has_ended = self.process.poll() is not None
+            if text in self.text:
+                return True
+            assert not has_ended, f"{self.command} ended:\n{self.text}"
+            return False
+
+        until(says_it, f"{self.command} says {text}", lambda: self.text, patience_s=patience_s)
 
     def interrupt(self) -> None:
         """Ctrl-C: everything in the terminal gets it, and it ends as it should."""
         os.killpg(self.process.pid, signal.SIGINT)
-        assert self.process.wait(STOP_TIMEOUT_S) in INTERRUPTED, self.text
+        assert self.process.wait(PATIENCE_S) in INTERRUPTED, self.text
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(STOP_TIMEOUT_S)
+        self.process.wait(PATIENCE_S)
 
 
 class Newcomer:
@@ -106,7 +108,7 @@ class Newcomer:
         text = text.replace("127.0.0.1:940{4,5,6}", "127.0.0.1:{9404,9405,9406}")
         return re.sub(r"\b(9092|9093|9094|9190|940[456])\b", lambda found: str(self._ports[int(found[1])]), text)
 
-    def run(self, command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+    def run(self, command: str, timeout_s: float = PATIENCE_S) -> str:
         """What it printed; fails with that and its errors on a non-zero exit."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", self.with_ports(command)],
@@ -120,12 +122,16 @@ class Newcomer:
         assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
         return done.stdout
 
-    def run_until(self, command: str, is_right: Callable[[str], bool], timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+    def run_until(self, command: str, is_right: Callable[[str], bool]) -> str:
         """Typed again and again until it prints what is expected."""
-        deadline = time.monotonic() + timeout_s
-        while not is_right(text := self.run(command)):
-            assert time.monotonic() < deadline, f"{command} still prints\n{text}"
-            time.sleep(1)
+        text = ""
+
+        def prints_it() -> bool:
+            nonlocal text
+            text = self.run(command)
+            return is_right(text)
+
+        until(prints_it, f"{command} prints what is expected", lambda: text, every_s=1)
         return text
 
     def open(self, command: str, **variables: str) -> Terminal:

@@ -5,14 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-TIMEOUT_S = 30
+from tests.support.patience import PATIENCE_S, until
 
 ANY_PORTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
@@ -57,11 +56,14 @@ class NodeProcess:
 
     def ready(self) -> Self:
         """Wait until it says that it is."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while "metrics  " not in self.stdout:
+
+        def says_so() -> bool:
+            if "metrics  " in self.stdout:
+                return True
             assert self.process.poll() is None, f"it ended with {self.process.returncode}:\n{self.stderr}"
-            assert time.monotonic() < deadline, f"not ready in time:\n{self.stderr}"
-            time.sleep(0.02)
+            return False
+
+        until(says_so, "the node is ready", lambda: self.stderr)
         return self
 
     def port(self, line: str) -> int:
@@ -75,21 +77,21 @@ class NodeProcess:
 
     def http_status(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port('metrics')}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port('metrics')}{path}", timeout=PATIENCE_S) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
 
-    def end(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = TIMEOUT_S) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal; returns the exit code."""
         self.process.send_signal(number)
-        return self.wait(timeout_s)
+        return self.wait()
 
-    def wait(self, timeout_s: float = TIMEOUT_S) -> int:
+    def wait(self) -> int:
         try:
-            return self.process.wait(timeout_s)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it did not end within {timeout_s} s:\n{self.stderr}") from None
+            raise AssertionError(f"it did not end within {PATIENCE_S:g} s:\n{self.stderr}") from None
 
     def __enter__(self) -> Self:
         return self

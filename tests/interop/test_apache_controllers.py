@@ -9,8 +9,7 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,13 +30,14 @@ from tests.cluster.replicas import wait_for_identical
 from tests.support import java_tools
 from tests.support.apache_controllers import ApacheControllers, format_arguments
 from tests.support.cluster_process import ClusterProcess, NodeOfCluster
+from tests.support.patience import PATIENCE_S, until
 from tests.support.quorum_client import QuorumClient
 from tests.support.wire_client import WireClient
 
 from .apache_versions import APACHE_VERSIONS, OLDEST, need
 from .node_process import NodeProcess
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 CONTROLLER_SETTINGS = {
     "broker.session.timeout.ms": "8000",
@@ -53,7 +53,6 @@ BROKER_SETTINGS = {
 ALL = {1, 2, 3}
 PARTITIONS = 3
 RATE = 100
-WAIT_S = 90.0  # a bound, for machines that have much else to do
 
 _numbers = itertools.count(1)
 
@@ -99,7 +98,7 @@ class Quorum:
         self.cluster.wait_for_full_isr(topic)
         verdict = judge(producer.acknowledged, read_log(self.bootstrap, topic, PARTITIONS))
         assert verdict == Verdict(acknowledged=producer.sent, read=producer.sent), verdict.examples
-        _, problems = wait_for_identical(self.cluster, topic, PARTITIONS, WAIT_S)
+        _, problems = wait_for_identical(self.cluster, topic, PARTITIONS)
         assert problems == []
 
 
@@ -112,13 +111,6 @@ def acknowledged(producer: LibrdkafkaProducer, more: int) -> None:
         return all(later.count(partition) >= more for partition in range(PARTITIONS))
 
     until(has_more, f"{more} acknowledgements of each partition")
-
-
-def until(is_so: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"after {timeout_s} s: not {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module", params=APACHE_VERSIONS)
@@ -151,7 +143,7 @@ def whole(request: pytest.FixtureRequest) -> Iterator[None]:
         if not node.is_running():
             quorum.cluster.launch(node_id)
     for node in quorum.cluster.nodes.values():
-        node.wait_until_ready(WAIT_S)
+        node.wait_until_ready()
 
 
 def test_brokers_are_let_in_and_serve(quorum: Quorum) -> None:
@@ -200,7 +192,7 @@ def test_33_and_30_a_slow_follower_leaves_the_isr_and_comes_back_without_being_f
         follower = min(ALL - {leader})
         quorum.cluster.pause(follower)
         try:
-            until(lambda: quorum.isrs(topic)[0] == ALL - {follower}, "shrunk", timeout_s=20)
+            until(lambda: quorum.isrs(topic)[0] == ALL - {follower}, "shrunk")
             assert not quorum.is_fenced(follower)
         finally:
             quorum.cluster.resume(follower)
@@ -303,7 +295,7 @@ def test_11_and_14_a_broker_that_was_away_takes_the_snapshot_and_then_the_log(qu
     names = [f"topic-{next(_numbers)}" for _ in range(12)]
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.cluster.broker(1).bootstrap})
     for answer in admin.create_topics([NewTopic(name, 20, 2) for name in names]).values():
-        answer.result(30)
+        answer.result(PATIENCE_S)
     quorum.cluster.restart(victim)
     events = [
         json.loads(line) for line in quorum.cluster.broker(victim).log_file.read_text().splitlines() if line[0] == "{"
@@ -311,9 +303,9 @@ def test_11_and_14_a_broker_that_was_away_takes_the_snapshot_and_then_the_log(qu
     start = max(number for number, event in enumerate(events) if event["event"] == "node_starting")
     assert any(event["event"] == "metadata_snapshot" for event in events[start:])
     theirs = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.cluster.broker(victim).bootstrap})
-    assert set(names) <= theirs.list_topics(timeout=10).topics.keys()
+    assert set(names) <= theirs.list_topics(timeout=PATIENCE_S).topics.keys()
     for answer in admin.delete_topics(names).values():
-        answer.result(30)
+        answer.result(PATIENCE_S)
 
 
 def test_37_replicas_are_moved_and_the_preferred_one_elected(quorum: Quorum, tmp_path: Path) -> None:
@@ -357,13 +349,13 @@ def test_40_producer_ids_never_repeat(quorum: Quorum) -> None:
 def test_what_the_controllers_do_not_know_is_refused(quorum: Quorum) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.bootstrap})
     name = f"topic-{next(_numbers)}"
-    refused = admin.create_topics([NewTopic(name, 1, 3, config={"no.such.setting": "1"})])[name].exception(30)
+    refused = admin.create_topics([NewTopic(name, 1, 3, config={"no.such.setting": "1"})])[name].exception(PATIENCE_S)
     assert refused is not None
     assert refused.args[0].name() == "INVALID_CONFIG"
     # Settings of brokers they take as they come: our brokers look at them first.
     change = ConfigEntry("log.retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[change])
-    refused = admin.incremental_alter_configs([resource])[resource].exception(30)
+    refused = admin.incremental_alter_configs([resource])[resource].exception(PATIENCE_S)
     assert refused is not None
     assert refused.args[0].name() == "INVALID_CONFIG"
     # A feature that one of the registered brokers lacks cannot be finalized either: nobody is shut out afterwards.
@@ -378,7 +370,9 @@ def test_topics_are_listed_for_a_bucket_where_the_controllers_know_no_such_setti
     """KIP-1176: these controllers refuse `remote.wal.enable`, and store `remote.wal.topics` without looking at it."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.bootstrap})
     name = f"topic-{next(_numbers)}"
-    refused = admin.create_topics([NewTopic(name, 1, 3, config={"remote.wal.enable": "true"})])[name].exception(30)
+    refused = admin.create_topics([NewTopic(name, 1, 3, config={"remote.wal.enable": "true"})])[name].exception(
+        PATIENCE_S
+    )
     assert refused is not None
     assert refused.args[0].name() == "INVALID_CONFIG"
     quorum.cluster.create_topic(name, 1, 3)
@@ -387,7 +381,9 @@ def test_topics_are_listed_for_a_bucket_where_the_controllers_know_no_such_setti
 
     def goes_through_a_bucket() -> bool:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        return bool(admin.describe_configs([resource])[resource].result(30)["remote.wal.enable"].value == "true")
+        return bool(
+            admin.describe_configs([resource])[resource].result(PATIENCE_S)["remote.wal.enable"].value == "true"
+        )
 
     assert not goes_through_a_bucket()
     java_tools.run("ConfigCommand", *everyone, "--add-config", f"remote.wal.topics=[no-such-topic,{name}]")
@@ -411,7 +407,7 @@ def newcomer(quorum: Quorum, directory: Path, node_id: int, **more: str) -> Node
 def test_17_a_second_process_of_an_id_gives_up_and_disturbs_nobody(quorum: Quorum, tmp_path: Path) -> None:
     epoch = quorum.metadata.image().brokers[1].epoch
     with newcomer(quorum, tmp_path, 1, initial_broker_registration_timeout_ms="5000") as twin:
-        assert twin.wait(WAIT_S) == 1
+        assert twin.wait() == 1
         assert twin.stderr.splitlines()[-1] == (
             "wherry: broker 1 could not register within 5000 ms: another process with node.id=1 is alive"
         )
@@ -423,7 +419,7 @@ def test_the_id_of_a_controller_is_not_for_a_broker(quorum: Quorum, tmp_path: Pa
     leader, _ = quorum.controllers.leader()
     with newcomer(quorum, tmp_path, leader) as namesake:
         # With static voters the configuration says it, else the first answer of the quorum.
-        assert namesake.wait(WAIT_S) == (2 if quorum.controllers.static_voters else 1)
+        assert namesake.wait() == (2 if quorum.controllers.static_voters else 1)
         assert (
             f"wherry: {'If process.roles' if quorum.controllers.static_voters else f'node.id={leader} is'}"
             in (namesake.stderr.splitlines()[-1])
@@ -435,7 +431,7 @@ def test_15_a_copied_directory_is_refused(quorum: Quorum, tmp_path: Path) -> Non
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text(original.replace("node.id=1", "node.id=4"))
     with newcomer(quorum, tmp_path, 4) as copy:
-        assert copy.wait(WAIT_S) == 1
+        assert copy.wait() == 1
         assert "is its directory id" in copy.stderr.splitlines()[-1]
 
 
@@ -446,7 +442,7 @@ def test_07_a_directory_of_another_cluster_is_refused(quorum: Quorum, tmp_path: 
         f"version=1\ncluster.id={ours}\nnode.id=4\ndirectory.id=LTNojMnBShS6ELDEP2qStQ\n"
     )
     with newcomer(quorum, tmp_path, 4) as stranger:
-        assert stranger.wait(WAIT_S) == 2
+        assert stranger.wait() == 2
         assert stranger.stderr.splitlines()[-1] == (
             f"wherry: {tmp_path}/data/meta.properties belongs to cluster.id={ours}, but the cluster is "
             f"cluster.id={quorum.controllers.cluster_id}: this data is of another cluster."
@@ -462,7 +458,7 @@ def test_16_a_quorum_with_features_we_lack_is_refused_with_the_way_out(version: 
     with ApacheControllers(tmp_path, version, voters=1, format_with=()) as controllers:
         settings = {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:0", **controllers.broker_settings}
         with NodeProcess.server(tmp_path / "broker", {"node.id": "1", **settings}) as node:
-            assert node.wait(WAIT_S) == 1
+            assert node.wait() == 1
             sentence = node.stderr.splitlines()[-1]
     assert sentence.startswith("wherry: The cluster has finalized features this broker does not support")
     assert "group.version=1 (this broker: 0)" in sentence
@@ -478,7 +474,7 @@ def format_node(node: NodeOfCluster, cluster_id: str) -> None:
     settings = {"controller.listener.names": "CONTROLLER", **node.overrides}
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     command = [sys.executable, "-m", "broker", "format", "--cluster-id", cluster_id, str(file)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def test_20_the_lowest_level_and_an_upgrade_under_running_brokers(tmp_path: Path) -> None:

@@ -14,16 +14,16 @@ from tests.support import java_tools
 from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_process import ClusterProcess
+from tests.support.patience import PATIENCE_S, until
 
 from .apache_versions import APACHE_VERSIONS, need
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 WINDOW = {"quota.window.num": "3"}  # bursts of two seconds' worth instead of ten
 RATE = 100_000
 COUNT, SIZE = 60, 10_000  # six seconds' worth
 SECONDS_MIN = 2.5  # less than four, for what a window forgets
-TIMEOUT_S = 60
 
 
 def configure(bootstrap: str, entity: list[str], *change: str) -> str:
@@ -41,9 +41,7 @@ def described(bootstrap: str, entity: list[str]) -> dict[str, float]:
 
 def check_described(bootstrap: str, entity: list[str], quotas: dict[str, float]) -> None:
     """The broker shows, and does, what its metadata says, a moment after the controller has answered."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while (found := described(bootstrap, entity)) != quotas:
-        assert time.monotonic() < deadline, found
+    until(lambda: described(bootstrap, entity) == quotas, f"{quotas} are shown", lambda: described(bootstrap, entity))
 
 
 def produce(bootstrap: str, topic: str, client_id: str) -> tuple[float, list[float]]:
@@ -59,7 +57,7 @@ def produce(bootstrap: str, topic: str, client_id: str) -> tuple[float, list[flo
     began = time.monotonic()
     for number in range(COUNT):
         producer.produce(topic, b"%05d" % number * (SIZE // 5))
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return time.monotonic() - began, delays
 
 
@@ -77,11 +75,15 @@ def consume(bootstrap: str, topic: str, client_id: str) -> tuple[float, list[flo
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     numbers: list[int] = []
     began = time.monotonic()
-    while len(numbers) < COUNT and time.monotonic() < began + TIMEOUT_S:
+
+    def are_there() -> bool:
         message = consumer.poll(0.1)
         if message is not None:
             assert message.error() is None, message.error()
             numbers.append(int(message.value()[:5]))
+        return len(numbers) >= COUNT
+
+    until(are_there, f"{COUNT} records of {topic}", lambda: numbers, every_s=0)
     elapsed = time.monotonic() - began
     consumer.close()
     assert numbers == list(range(COUNT))
@@ -136,7 +138,7 @@ def test_kafka_python_is_held_to_the_default_quota(
     began = time.monotonic()
     for _ in range(COUNT):
         producer.send(topic, b"x" * SIZE)
-    producer.flush(TIMEOUT_S)
+    producer.flush(PATIENCE_S)
     assert time.monotonic() - began > SECONDS_MIN
     producer.close()
     assert "ProduceResponse throttled by broker" in caplog.text

@@ -13,8 +13,9 @@ import pytest
 from broker.records.record_batch import batches
 from tests.interop.clients import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, KCAT, Client
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 VALUES = [f"value-{number:04d}-{'x' * 100}" for number in range(200)]
@@ -75,13 +76,13 @@ def kafka_python_admin(broker: BrokerProcess) -> Iterator[kafka.admin.KafkaAdmin
 def test_confluent_administrates(confluent_admin: confluent_kafka.admin.AdminClient, topic: str) -> None:
     admin = confluent_kafka.admin
     config = {"retention.ms": "60000"}
-    confluent_admin.create_topics([admin.NewTopic(topic, 3, 1, config=config)])[topic].result(10)
-    description = confluent_admin.list_topics(topic, timeout=10).topics[topic]
+    confluent_admin.create_topics([admin.NewTopic(topic, 3, 1, config=config)])[topic].result(PATIENCE_S)
+    description = confluent_admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]
     assert sorted(description.partitions) == [0, 1, 2]
     assert all(partition.leader == 1 for partition in description.partitions.values())
 
     resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
-    values = confluent_admin.describe_configs([resource])[resource].result(10)
+    values = confluent_admin.describe_configs([resource])[resource].result(PATIENCE_S)
     assert values["retention.ms"].value == "60000"
     assert values["cleanup.policy"].value == "delete"
 
@@ -92,23 +93,23 @@ def test_confluent_administrates(confluent_admin: confluent_kafka.admin.AdminCli
             admin.ConfigEntry("retention.ms", "120000", incremental_operation=admin.AlterConfigOpType.SET)
         ],
     )
-    confluent_admin.incremental_alter_configs([change])[change].result(10)
-    assert confluent_admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "120000"
+    confluent_admin.incremental_alter_configs([change])[change].result(PATIENCE_S)
+    assert confluent_admin.describe_configs([resource])[resource].result(PATIENCE_S)["retention.ms"].value == "120000"
 
-    confluent_admin.create_partitions([admin.NewPartitions(topic, 5)])[topic].result(10)
-    assert len(confluent_admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
+    confluent_admin.create_partitions([admin.NewPartitions(topic, 5)])[topic].result(PATIENCE_S)
+    assert len(confluent_admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions) == 5
 
-    confluent_admin.delete_topics([topic])[topic].result(10)
-    assert topic not in confluent_admin.list_topics(timeout=10).topics
+    confluent_admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    assert topic not in confluent_admin.list_topics(timeout=PATIENCE_S).topics
 
 
 def test_confluent_sees_the_error_of_an_existing_topic(
     confluent_admin: confluent_kafka.admin.AdminClient, topic: str
 ) -> None:
     new = confluent_kafka.admin.NewTopic(topic, 1, 1)
-    confluent_admin.create_topics([new])[topic].result(10)
+    confluent_admin.create_topics([new])[topic].result(PATIENCE_S)
     with pytest.raises(confluent_kafka.KafkaException) as raised:
-        confluent_admin.create_topics([new])[topic].result(10)
+        confluent_admin.create_topics([new])[topic].result(PATIENCE_S)
     assert raised.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
 
 
@@ -118,15 +119,15 @@ def test_confluent_describes_and_deletes_groups(
     group = f"group-{topic}"
     CONFLUENT.produce(broker.bootstrap, topic, "none", VALUES)
     CONFLUENT.consume(broker.bootstrap, topic, group, len(VALUES))
-    listed = {row.group_id: row for row in confluent_admin.list_consumer_groups().result(10).valid}
+    listed = {row.group_id: row for row in confluent_admin.list_consumer_groups().result(PATIENCE_S).valid}
     assert listed[group].state == confluent_kafka.ConsumerGroupState.EMPTY
     request = confluent_kafka.ConsumerGroupTopicPartitions(group)
-    committed = confluent_admin.list_consumer_group_offsets([request])[group].result(10)
+    committed = confluent_admin.list_consumer_group_offsets([request])[group].result(PATIENCE_S)
     assert sum(entry.offset for entry in committed.topic_partitions) == len(VALUES)
-    described = confluent_admin.describe_consumer_groups([group])[group].result(10)
+    described = confluent_admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
     assert (described.group_id, list(described.members)) == (group, [])
-    confluent_admin.delete_consumer_groups([group])[group].result(10)
-    assert group not in {row.group_id for row in confluent_admin.list_consumer_groups().result(10).valid}
+    confluent_admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
+    assert group not in {row.group_id for row in confluent_admin.list_consumer_groups().result(PATIENCE_S).valid}
 
 
 def test_kafka_python_administrates(kafka_python_admin: kafka.admin.KafkaAdminClient, topic: str) -> None:
@@ -152,24 +153,26 @@ def test_aiokafka_administrates(broker: BrokerProcess, topic: str) -> None:
         finally:
             await admin.close()
 
-    asyncio.run(asyncio.wait_for(administrate(), 30))
+    asyncio.run(asyncio.wait_for(administrate(), PATIENCE_S))
 
 
 def test_two_members_share_the_partitions(
     broker: BrokerProcess, confluent_admin: confluent_kafka.admin.AdminClient, topic: str
 ) -> None:
-    confluent_admin.create_topics([confluent_kafka.admin.NewTopic(topic, 4, 1)])[topic].result(10)
-    config = {"bootstrap.servers": broker.bootstrap, "group.id": f"group-{topic}", "session.timeout.ms": 6000}
+    confluent_admin.create_topics([confluent_kafka.admin.NewTopic(topic, 4, 1)])[topic].result(PATIENCE_S)
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": f"group-{topic}", "session.timeout.ms": 45_000}
     members = [confluent_kafka.Consumer(config) for _ in range(2)]
     for member in members:
         member.subscribe([topic])
-    for _ in range(300):
+    shares: list[set[int]] = []
+
+    def are_shared() -> bool:
         for member in members:
             member.poll(0.05)
-        shares = [{entry.partition for entry in member.assignment()} for member in members]
-        if [len(share) for share in shares] == [2, 2]:
-            break
-    assert [len(share) for share in shares] == [2, 2]
+        shares[:] = [{entry.partition for entry in member.assignment()} for member in members]
+        return [len(share) for share in shares] == [2, 2]
+
+    until(are_shared, "two partitions for each", lambda: shares, every_s=0)
     assert shares[0] | shares[1] == {0, 1, 2, 3}
     for member in members:
         member.close()

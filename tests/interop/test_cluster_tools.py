@@ -6,8 +6,7 @@ Tests share the cluster; whoever stops a broker starts it again.  Replicas are c
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -16,8 +15,9 @@ import pytest
 from tests.interop.clients import CONFLUENT
 from tests.support import java_tools
 from tests.support.cluster_process import ClusterProcess
+from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 SETTINGS = {"auto.leader.rebalance.enable": "false", "unclean.leader.election.interval.ms": "3600000"}
 REASSIGN = "reassign.ReassignPartitionsCommand"
@@ -56,13 +56,6 @@ def describe(cluster: ClusterProcess, topic: str, *options: str) -> dict[int, tu
 
 def _ids(text: str) -> list[int]:
     return [int(each) for each in text.split(",") if each]
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.2)
 
 
 def wait_for_isr(cluster: ClusterProcess, topic: str) -> None:
@@ -176,7 +169,7 @@ def test_partitions_are_added_on_other_brokers(cluster: ClusterProcess, topic: s
     run(cluster, "TopicCommand", "--delete", "--topic", topic)
     gone = run(cluster, "TopicCommand", "--describe", "--topic", topic, check=False)
     assert f"Topic '{topic}' does not exist as expected" in gone
-    wait_for(
+    until(
         lambda: (
             not any(
                 path.name.startswith(f"{topic}-")
@@ -215,7 +208,7 @@ def test_reassignment_with_a_throttle(cluster: ClusterProcess, topic: str, tmp_p
         verified = run(cluster, REASSIGN, "--verify", "--reassignment-json-file", plan, "--preserve-throttles")
         return verified.count("is completed.") == 2
 
-    wait_for(is_complete, "both moves are complete")
+    until(is_complete, "both moves are complete")
     assert describe(cluster, topic) == {0: (3, [3, 2], [2, 3]), 1: (2, [2, 3], [2, 3])}  # 1 led, and has left
     verified = run(cluster, REASSIGN, "--verify", "--reassignment-json-file", plan)
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified, verified
@@ -224,7 +217,7 @@ def test_reassignment_with_a_throttle(cluster: ClusterProcess, topic: str, tmp_p
     brokers = run(cluster, "ConfigCommand", "--entity-type", "brokers", "--entity-name", "2", "--describe")
     assert "throttled.rate" not in brokers
     assert "No partition reassignments found." in run(cluster, REASSIGN, "--list")
-    wait_for(lambda: not (cluster.broker(1).data / f"{topic}-0").exists(), "broker 1 has dropped its replica")
+    until(lambda: not (cluster.broker(1).data / f"{topic}-0").exists(), "broker 1 has dropped its replica")
     assert dumped(cluster, 3, f"{topic}-0") == dumped(cluster, 2, f"{topic}-0")
 
 
@@ -250,7 +243,7 @@ def test_a_reassignment_is_cancelled(cluster: ClusterProcess, topic: str, tmp_pa
     assert describe(cluster, topic) == {0: (1, [1, 2], [1, 2])}
     again = run(cluster, REASSIGN, "--cancel", "--reassignment-json-file", plan, "--preserve-throttles")
     assert "None of the specified partition moves are active." in again, again
-    wait_for(lambda: not (cluster.broker(3).data / f"{topic}-0").exists(), "broker 3 has dropped what it began")
+    until(lambda: not (cluster.broker(3).data / f"{topic}-0").exists(), "broker 3 has dropped what it began")
 
 
 def test_a_stopped_broker_shows_and_gets_its_leadership_back(cluster: ClusterProcess, topic: str) -> None:
@@ -327,12 +320,12 @@ def test_unregistering_a_broker_that_comes_back(cluster: ClusterProcess, topic: 
 
 def delivery_error(cluster: ClusterProcess, topic: str, partition: int, size_bytes: int) -> str | None:
     """What a producer is told of one record; None when it is acknowledged."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 20_000})
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": PATIENCE_MS})
     told: list[str | None] = []
     producer.produce(
         topic, bytes(size_bytes), partition=partition, on_delivery=lambda error, _: told.append(error and error.name())
     )
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return told[0]
 
 
@@ -353,7 +346,7 @@ def test_dynamic_settings_on_every_broker(cluster: ClusterProcess, topic: str) -
     finally:
         for entity in (everyone, second):
             run(cluster, "ConfigCommand", *entity, "--alter", "--delete-config", "message.max.bytes", check=False)
-    wait_for(lambda: delivery_error(cluster, topic, 0, 5000) is None, "the default holds again")
+    until(lambda: delivery_error(cluster, topic, 0, 5000) is None, "the default holds again")
 
 
 def test_producers_of_a_partition_are_asked_of_its_leader(cluster: ClusterProcess, topic: str) -> None:

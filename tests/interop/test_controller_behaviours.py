@@ -7,7 +7,6 @@ The numbers in the names are those of the behaviours of a KRaft controller that 
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -27,12 +26,13 @@ from broker.server.supported_features import SUPPORTED_FEATURES
 from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_process import NodeOfCluster
+from tests.support.patience import PATIENCE, until
 from tests.support.quorum_client import METADATA_TOPIC, QuorumClient, snapshot_records
 from tests.support.scripted_broker import UNKNOWN_EPOCH, ScriptedBroker, create_topic
 
 from .apache_versions import APACHE_VERSIONS, need
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 SESSION_S = 4.0
 CONTROLLER_SETTINGS = {
@@ -110,14 +110,17 @@ def created(client: QuorumClient, topic: str, *assignments: list[ScriptedBroker]
     assert create_topic(client, topic, *assignments).error_code == ErrorCode.none
 
 
-def eventually(is_so: Callable[[], bool], *alive: ScriptedBroker, timeout_s: float = 30) -> None:
+def eventually(is_so: Callable[[], bool], what: str, *alive: ScriptedBroker) -> None:
     """Until it is so; meanwhile these brokers stay alive."""
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen in time"
+
+    def is_so_with_heartbeats() -> bool:
+        if is_so():
+            return True
         for each in alive:
             each.heartbeat()
-        time.sleep(0.1)
+        return False
+
+    until(is_so_with_heartbeats, what)
 
 
 # -- Finding the leader, and the log ------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_11_who_begins_below_the_log_takes_the_snapshot_in_pieces(
         create_topic(client, f"{topic}-{next(numbers)}", *([[one]] * 20))
         return bool(fresh.fetch().responses[0].partitions[0].snapshot_id.end_offset > 0)
 
-    eventually(has_snapshot, one)
+    eventually(has_snapshot, "a snapshot", one)
     snapshot_id = fresh.fetch().responses[0].partitions[0].snapshot_id
     at = int(snapshot_id.end_offset), int(snapshot_id.epoch)
     content, pieces = b"", 0
@@ -215,8 +218,8 @@ def test_17_the_twin_of_a_living_broker_is_refused_and_the_broker_undisturbed(cl
 
 
 def test_18_after_a_crash_the_next_process_waits_for_the_session_to_end(client: QuorumClient) -> None:
-    crashed = ScriptedBroker(client).unfenced()
     began = time.monotonic()
+    crashed = ScriptedBroker(client).unfenced()
     following = crashed.restarted()
     answers = []
 
@@ -224,8 +227,8 @@ def test_18_after_a_crash_the_next_process_waits_for_the_session_to_end(client: 
         answers.append(following.register(previous_epoch=-1))
         return answers[-1] == ErrorCode.none
 
-    eventually(is_registered)
-    assert set(answers[:-1]) == {ErrorCode.duplicate_broker_registration}
+    eventually(is_registered, "the next process is registered")
+    assert set(answers[:-1]) <= {ErrorCode.duplicate_broker_registration}
     assert time.monotonic() - began > SESSION_S / 2
     assert following.epoch > crashed.epoch
     assert crashed.heartbeat().error_code == ErrorCode.stale_broker_epoch
@@ -242,7 +245,7 @@ def test_19_after_a_clean_stop_the_next_process_is_let_in(quorum: Quorum, client
         assert following.register(previous_epoch=stopped.epoch) == ErrorCode.none
     else:  # Apache's waits for the session of the process that has said good-bye
         assert following.register(previous_epoch=stopped.epoch) == ErrorCode.duplicate_broker_registration
-        eventually(lambda: following.register(previous_epoch=stopped.epoch) == ErrorCode.none, other)
+        eventually(lambda: following.register(previous_epoch=stopped.epoch) == ErrorCode.none, "it is let in", other)
     assert following.epoch > stopped.epoch
 
 
@@ -277,7 +280,7 @@ def test_23_a_silent_broker_loses_its_places_with_the_record_that_fences_it(clie
     silent, alive = brokers(client, 2)
     created(client, topic, [silent, alive])
     assert client.partition(topic).leader == silent.id
-    eventually(lambda: silent.is_fenced, alive)
+    eventually(lambda: silent.is_fenced, "the silent one is fenced", alive)
     after = client.partition(topic)
     assert (after.leader, after.isr, after.leader_epoch, after.partition_epoch) == (alive.id, (alive.id,), 1, 1)
     for _, _, records in client.batches:
@@ -293,7 +296,7 @@ def test_23_a_silent_broker_loses_its_places_with_the_record_that_fences_it(clie
 def test_24_of_two_that_fall_silent_together_neither_leads_in_the_end(client: QuorumClient, topic: str) -> None:
     one, other, third = brokers(client, 3)
     created(client, topic, [one, other, third])
-    eventually(lambda: one.is_fenced and other.is_fenced, third)
+    eventually(lambda: one.is_fenced and other.is_fenced, "two are fenced", third)
     after = client.partition(topic)
     assert (after.leader, after.isr) == (third.id, (third.id,))
 
@@ -303,7 +306,7 @@ def test_26_who_comes_back_leads_what_has_no_leader_and_nothing_else(client: Quo
     shared = f"{topic}-shared"
     created(client, topic, [one])
     created(client, shared, [one, other])
-    eventually(lambda: one.is_fenced, other)
+    eventually(lambda: one.is_fenced, "one is fenced", other)
     assert (client.partition(topic).leader, client.partition(topic).isr) == (-1, (one.id,))
     assert client.partition(shared).leader == other.id
     answer = one.heartbeat()
@@ -380,7 +383,7 @@ def test_32_an_old_process_cannot_alter(client: QuorumClient, topic: str) -> Non
 def test_33_who_is_fenced_or_another_process_does_not_join(client: QuorumClient, topic: str) -> None:
     leader, follower = brokers(client, 2)
     created(client, topic, [leader, follower])
-    eventually(lambda: follower.is_fenced, leader)
+    eventually(lambda: follower.is_fenced, "the follower is fenced", leader)
     assert client.partition(topic).isr == (leader.id,)
     ineligible = ErrorCode.ineligible_replica
     assert leader.alter_partition(topic, [leader, (follower.id, UNKNOWN_EPOCH)]).error == ineligible
@@ -403,7 +406,7 @@ def test_34_a_change_that_is_sent_twice_is_made_once(client: QuorumClient, topic
 def elect(client: QuorumClient, topic: str, election_type: int) -> ErrorCode:
     schema = RequestSchema.of(ApiKey.ELECT_LEADERS, 2)
     topics = (schema.TopicPartitions(topic=topic, partitions=(0,)),)
-    timeout = timedelta(seconds=20)
+    timeout = PATIENCE
     answer = client.send(
         ApiKey.ELECT_LEADERS,
         2,
@@ -424,7 +427,7 @@ def test_35_the_last_in_sync_replica_is_waited_for_unless_an_unclean_election_is
     last, other = brokers(client, 2)
     created(client, topic, [last, other])
     last.alter_partition(topic, [last])
-    eventually(lambda: last.is_fenced, other)
+    eventually(lambda: last.is_fenced, "the last one is fenced", other)
     offline = client.partition(topic)
     assert (offline.leader, offline.isr) == (-1, (last.id,))
     assert elect(client, topic, PREFERRED) == ErrorCode.preferred_leader_not_available
@@ -458,7 +461,7 @@ def set_feature(client: QuorumClient, name: str, level: int) -> None:
         ApiKey.UPDATE_FEATURES,
         1,
         "UpdateFeaturesRequest",
-        timeout=timedelta(seconds=20),
+        timeout=PATIENCE,
         feature_updates=(update,),
         validate_only=False,
     )
@@ -486,9 +489,9 @@ def test_36_and_21_eligible_leader_replicas_step_by_step(client: QuorumClient, t
     assert elr_state(client, topic) == (one.id, (one.id, two.id), (), ())
     one.alter_partition(topic, [one])
     assert elr_state(client, topic) == (one.id, (one.id,), (two.id,), ())
-    eventually(lambda: one.is_fenced, two, witness)
+    eventually(lambda: one.is_fenced, "the first one is fenced", two, witness)
     assert elr_state(client, topic) == (two.id, (two.id,), (one.id,), ())
-    eventually(lambda: two.is_fenced, witness)
+    eventually(lambda: two.is_fenced, "the second one is fenced", witness)
     assert elr_state(client, topic) == (-1, (), (one.id, two.id), (two.id,))
     unclean = two.restarted()
     assert unclean.register(previous_epoch=-1) == ErrorCode.none
@@ -515,7 +518,7 @@ def reassign(client: QuorumClient, topic: str, replicas: list[ScriptedBroker] | 
         partition_index=0, replicas=None if replicas is None else tuple(each.id for each in replicas)
     )
     topics = (schema.ReassignableTopic(name=topic, partitions=(row,)),)
-    timeout = timedelta(seconds=20)
+    timeout = PATIENCE
     answer = client.send(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, "AlterPartitionReassignmentsRequest", topics=topics, timeout=timeout
     )
@@ -618,7 +621,11 @@ def test_39_an_envelope_is_judged_by_what_is_in_it(client: QuorumClient, topic: 
         name=topic, num_partitions=-1, replication_factor=-1, assignments=(assignment,), configs=()
     )
     inner = encode_request(
-        ApiKey.CREATE_TOPICS, 7, 4711, "somebody", schema.CreateTopicsRequest(topics=(row,), timeout=timedelta(20))
+        ApiKey.CREATE_TOPICS,
+        7,
+        4711,
+        "somebody",
+        schema.CreateTopicsRequest(topics=(row,), timeout=PATIENCE),
     )[4:]
 
     def envelope(data: bytes) -> object:
@@ -679,7 +686,7 @@ def test_40_a_topic_made_again_has_another_id(client: QuorumClient, topic: str) 
         6,
         "DeleteTopicsRequest",
         topics=(schema.DeleteTopicState(name=None, topic_id=first),),
-        timeout=timedelta(seconds=20),
+        timeout=PATIENCE,
     )
     created(client, topic, [one])
     assert client.topic_id(topic) != first

@@ -13,12 +13,13 @@ import confluent_kafka.admin
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+from tests.support.patience import PATIENCE_S, until
 
 KILLS = int(os.environ.get("WHERRY_KILLS", "5"))
 UPTIME_S = 0.7
 TOPIC = "survivors"
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600 + 60 * KILLS)]
 
 
 class SteadyProducer:
@@ -35,7 +36,7 @@ class SteadyProducer:
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": 600_000,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
                 "linger.ms": 1,
@@ -67,21 +68,24 @@ class SteadyProducer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-        assert self._producer.flush(120) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
 
 def read_all(bootstrap: str) -> list[int]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
     partition = confluent_kafka.TopicPartition(TOPIC, 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, timeout=10)
+    _, end = consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)
     consumer.assign([partition])
     values: list[int] = []
-    deadline = time.monotonic() + 60
-    while len(values) < end and time.monotonic() < deadline:
+
+    def are_there() -> bool:
         for message in consumer.consume(1000, timeout=1):
             assert message.error() is None, message.error()
             assert message.offset() == len(values), f"offset {message.offset()} after {len(values)} records"
             values.append(int(message.value()))
+        return len(values) >= end
+
+    until(are_there, f"{end} records of {TOPIC}", lambda: len(values), every_s=0)
     consumer.close()
     return values
 
@@ -90,17 +94,14 @@ def test_kill_9_under_load(own_broker: Callable[..., BrokerProcess]) -> None:
     broker = own_broker({"log.flush.interval.messages": "1"})
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
     rolling = {"internal.segment.bytes": "200000"}
-    admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1, config=rolling)])[TOPIC].result(10)
+    admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1, config=rolling)])[TOPIC].result(PATIENCE_S)
     producer = SteadyProducer(broker.bootstrap)
     producer.start()
     try:
         for number in range(KILLS):
             before = len(producer.acknowledged)
-            deadline = time.monotonic() + 30
             time.sleep(UPTIME_S * (0.5 + (number % 7) / 7))
-            while len(producer.acknowledged) == before and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert len(producer.acknowledged) > before, "the broker acknowledged nothing between two kills"
+            until(lambda: len(producer.acknowledged) > before, "something is acknowledged between two kills")  # noqa: B023
             broker.kill()
             broker.start()
     finally:

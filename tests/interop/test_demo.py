@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from pathlib import Path
 
 import confluent_kafka
@@ -20,11 +19,12 @@ import pytest
 from broker.demo.figures import COPIED, FALLBACK_PARTITIONS
 from tests.support import java_tools, readme
 from tests.support.demo_process import DemoProcess
+from tests.support.patience import PATIENCE_S, until
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, SeaweedServer
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.interop
 
-HEAL_TIMEOUT_S = 240  # a probe finds the bucket, and then it must serve for ten seconds
+HEAL_S = 240  # a probe finds the bucket, and then it must serve for ten seconds
 
 
 def _is_well(line: dict[str, str]) -> bool:
@@ -41,7 +41,7 @@ def _is_between(demo: DemoProcess, name: str, metric: str, **labels: str) -> Non
     """A total of a line is between what the brokers say before and after it."""
     before = demo.metrics(metric).total(metric, **labels)
     seen = len(demo.lines)
-    demo.wait_for(lambda: len(demo.lines) > seen + 1)
+    demo.wait_for(lambda: len(demo.lines) > seen + 1, "another line")
     after = demo.metrics(metric).total(metric, **labels)
     assert before <= float(demo.lines[-1][name]) <= after
 
@@ -51,22 +51,22 @@ def test_a_broken_bucket_moves_fallback_lag_and_dollars_on_the_board_and_in_the_
     with DemoProcess(tmp_path, streams={"stdin": terminal}) as demo:
         assert re.search(r"^Ready after \d+\.\d\d s\.$", demo.output, re.MULTILINE)
         assert len(demo.brokers()) == 3
-        demo.wait_for(lambda: _is_well(demo.lines[-1]))
+        demo.wait_for(lambda: _is_well(demo.lines[-1]), "all is well")
         _is_between(demo, "wal_bytes", COPIED, topic="orders", path="wal")
         _is_between(demo, "classic_bytes", COPIED, topic="orders-classic", path="fetch")
 
         os.write(typist, b"a")
-        demo.wait_for(lambda: demo.lines[-1]["broken"] == "bucket-a")
-        demo.wait_for(lambda: float(demo.lines[-1]["wal_lag_s"]) > 2)
-        demo.wait_for(lambda: int(demo.lines[-1]["fallback_partitions"]) > 0)
+        demo.wait_for(lambda: demo.lines[-1]["broken"] == "bucket-a", "bucket-a is broken")
+        demo.wait_for(lambda: float(demo.lines[-1]["wal_lag_s"]) > 2, "followers lag")
+        demo.wait_for(lambda: int(demo.lines[-1]["fallback_partitions"]) > 0, "followers fall back")
         assert demo.metrics(FALLBACK_PARTITIONS).total(FALLBACK_PARTITIONS) > 0
-        demo.wait_for(lambda: float(demo.lines[-1]["fallback_usd_month"]) > 10)
+        demo.wait_for(lambda: float(demo.lines[-1]["fallback_usd_month"]) > 10, "that costs dollars")
         assert any("wal_fallback_began" in event for event in demo.events)
         _is_between(demo, "fallback_bytes", COPIED, topic="orders", path="fallback")
 
         os.write(typist, b"a")
-        demo.wait_for(lambda: any("bucket-a is healed" in event for event in demo.events))
-        demo.wait_for(lambda: _is_well(demo.lines[-1]), HEAL_TIMEOUT_S)
+        demo.wait_for(lambda: any("bucket-a is healed" in event for event in demo.events), "bucket-a is healed")
+        demo.wait_for(lambda: _is_well(demo.lines[-1]), "all is well again", HEAL_S)
         assert float(demo.lines[-1]["fallback_bytes"]) > 0
         _is_between(demo, "fallback_bytes", COPIED, topic="orders", path="fallback")
 
@@ -79,18 +79,23 @@ def test_a_broken_bucket_moves_fallback_lag_and_dollars_on_the_board_and_in_the_
 
 def test_a_broken_zone_is_survived_and_comes_back(tmp_path: Path) -> None:
     with DemoProcess(tmp_path, "--break", "zone-a:2:15") as demo:
-        demo.wait_for(lambda: demo.lines[-1]["brokers"] == "2/3")
+        demo.wait_for(lambda: demo.lines[-1]["brokers"] == "2/3", "one broker is gone")
         assert len(demo.brokers()) == 2
-        demo.wait_for(lambda: demo.lines[-1]["leaders"].startswith("0/") and demo.lines[-1]["in_sync"] == "24/36")
+        demo.wait_for(
+            lambda: demo.lines[-1]["leaders"].startswith("0/") and demo.lines[-1]["in_sync"] == "24/36",
+            "the others lead without it",
+        )
         produced = float(demo.lines[-1]["orders_mb_s"])
         assert produced > 0, "the others lead"
-        demo.wait_for(lambda: demo.lines[-1]["brokers"] == "3/3" and demo.lines[-1]["in_sync"] == "36/36")
+        demo.wait_for(
+            lambda: demo.lines[-1]["brokers"] == "3/3" and demo.lines[-1]["in_sync"] == "36/36", "all are in sync"
+        )
         assert len(demo.brokers()) == 3
 
 
 def test_state_is_gone_on_with_and_closed_segments_are_tiered(tmp_path: Path) -> None:
     with DemoProcess(tmp_path) as demo:
-        demo.wait_for(lambda: float(demo.lines[-1]["tiered_bytes"]) > 0)
+        demo.wait_for(lambda: float(demo.lines[-1]["tiered_bytes"]) > 0, "segments are tiered")
         ids = demo.cluster_ids()
         assert demo.end(signal.SIGTERM) == 0
     assert len(ids) == 1
@@ -99,7 +104,7 @@ def test_state_is_gone_on_with_and_closed_segments_are_tiered(tmp_path: Path) ->
         assert again.cluster_ids() == ids
         consumer = confluent_kafka.Consumer({"bootstrap.servers": f"127.0.0.1:{again.port}", "group.id": "test"})
         ends = [
-            consumer.get_watermark_offsets(confluent_kafka.TopicPartition("orders", partition), 30)[1]
+            consumer.get_watermark_offsets(confluent_kafka.TopicPartition("orders", partition), PATIENCE_S)[1]
             for partition in range(3)
         ]
         consumer.close()
@@ -122,11 +127,13 @@ def test_one_bucket_of_s3_for_all_zones_is_broken_and_healed(tmp_path: Path) -> 
         for override in overrides:
             options += ["--override", override]
         with DemoProcess(tmp_path, *options) as demo:
-            demo.wait_for(lambda: float(demo.lines[-1]["wal_bytes"]) > 0 and demo.lines[-1]["broken"] == "-")
-            demo.wait_for(lambda: demo.lines[-1]["broken"] == "bucket-a")
-            demo.wait_for(lambda: int(demo.lines[-1]["fallback_partitions"]) > 0)
-            demo.wait_for(lambda: _is_made_up_for(demo.lines[-1]), HEAL_TIMEOUT_S)
-            demo.wait_for(lambda: float(demo.lines[-1]["tiered_bytes"]) > 0)
+            demo.wait_for(
+                lambda: float(demo.lines[-1]["wal_bytes"]) > 0 and demo.lines[-1]["broken"] == "-", "the bucket serves"
+            )
+            demo.wait_for(lambda: demo.lines[-1]["broken"] == "bucket-a", "bucket-a is broken")
+            demo.wait_for(lambda: int(demo.lines[-1]["fallback_partitions"]) > 0, "followers fall back")
+            demo.wait_for(lambda: _is_made_up_for(demo.lines[-1]), "it is made up for", HEAL_S)
+            demo.wait_for(lambda: float(demo.lines[-1]["tiered_bytes"]) > 0, "segments are tiered")
             assert demo.end() == 0
         keys = [row["Key"] for row in server.client().list_objects_v2(Bucket="demo")["Contents"]]
         assert {key.split("/")[0] for key in keys} >= {"wal"}
@@ -147,7 +154,7 @@ def test_a_demo_that_is_killed_leaves_no_broker(tmp_path: Path) -> None:
 def test_a_signal_while_it_starts_leaves_nothing_either(tmp_path: Path) -> None:
     demo = DemoProcess(tmp_path).launch()
     try:
-        demo.wait_for(lambda: len(demo.brokers()) == 3)
+        demo.wait_for(lambda: len(demo.brokers()) == 3, "three brokers")
         assert demo.end(signal.SIGTERM) == 0
         assert demo.brokers() == []
     finally:
@@ -179,7 +186,7 @@ def _run(command: str, directory: Path) -> str:
     """As a shell runs it, with a directory before all others on the path."""
     environment = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, timeout=120
+        ["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -188,7 +195,7 @@ def _run(command: str, directory: Path) -> str:
 @pytest.mark.kcat
 def test_what_people_are_told_to_type_works(tmp_path: Path) -> None:
     with DemoProcess(tmp_path) as demo:
-        demo.wait_for(lambda: float(demo.lines[-1]["wal_bytes"]) > 0)
+        demo.wait_for(lambda: float(demo.lines[-1]["wal_bytes"]) > 0, "the bucket serves")
         typed, printed = _readme_commands(demo), _printed_commands(demo)
         assert (len(typed), len(printed)) == (5, 5)
         said = {command: _run(command, tmp_path) for command in typed + printed if not command.startswith("kafka")}
@@ -197,7 +204,9 @@ def test_what_people_are_told_to_type_works(tmp_path: Path) -> None:
         assert next(text for command, text in said.items() if "| grep -E" in command).startswith("# HELP broker_")
         (orders,) = [text for command, text in said.items() if "-t orders -o -5 -c 5" in command]
         assert orders.count('{"order": ') == 5
-        demo.wait_for(lambda: demo.lines[-1]["circuits_open"] == "1")  # of the order to break a bucket
+        demo.wait_for(
+            lambda: demo.lines[-1]["circuits_open"] == "1", "a circuit is open"
+        )  # of the order to break a bucket
 
 
 @pytest.mark.java
@@ -236,10 +245,7 @@ class OnTerminal:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._text.rpartition("\x1b[H")[2])
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 180
-        while text not in self.screen:
-            assert time.monotonic() < deadline, self._text[-8000:]
-            time.sleep(0.05)
+        until(lambda: text in self.screen, f"{text} on the screen", lambda: self._text[-8000:])
 
     def type(self, key: str) -> None:
         os.write(self.typist, key.encode())
@@ -256,10 +262,7 @@ def test_keys_break_and_heal_and_end_it(tmp_path: Path) -> None:
         assert len(on.demo.brokers()) == 2
         on.type("1")
         on.wait_for("broker-1 is healed")
-        deadline = time.monotonic() + 60
-        while len(on.demo.brokers()) < 3:
-            assert time.monotonic() < deadline, on.screen
-            time.sleep(0.1)
+        until(lambda: len(on.demo.brokers()) == 3, "three brokers again", lambda: on.screen)
         on.type("q")
         assert on.demo.wait() == 0
         assert on.demo.brokers() == []

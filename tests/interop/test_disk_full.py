@@ -4,8 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.node_process import NodeProcess
+from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.interop
 
 VALUE_BYTES = 20_000
 STORAGE_ERROR = confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR
@@ -78,7 +78,8 @@ class Writer:
                 "acks": 1,
                 "retries": 0,
                 "linger.ms": 2,
-                "message.timeout.ms": 10_000,
+                "message.timeout.ms": PATIENCE_MS,
+                "request.timeout.ms": PATIENCE_MS,
             }
         )
 
@@ -88,7 +89,7 @@ class Writer:
                 self._topic, os.urandom(VALUE_BYTES // 2).hex().encode(), partition=0, on_delivery=self._delivered
             )
             self._producer.poll(0)
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is None:
@@ -103,22 +104,25 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
         {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
     )
     partition = confluent_kafka.TopicPartition(topic, 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, timeout=10)
+    _, end = consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)
     consumer.assign([partition])
     values: list[bytes] = []
-    deadline = time.monotonic() + 20
-    while len(values) < end and time.monotonic() < deadline:
-        message = consumer.poll(0.5)
+
+    def are_there() -> bool:
+        message = consumer.poll(0.5) if len(values) < end else None
         if message is not None:
             assert message.error() is None, message.error()
             values.append(message.value())
+        return len(values) >= end
+
+    until(are_there, f"{end} records of {topic}", lambda: len(values), every_s=0)
     consumer.close()
     assert len(values) == end
     return values
 
 
 def creation_error(admin: AdminClient, topic: NewTopic) -> int | None:
-    (future,) = admin.create_topics([topic], request_timeout=15).values()
+    (future,) = admin.create_topics([topic], request_timeout=PATIENCE_S).values()
     try:
         future.result()
     except confluent_kafka.KafkaException as error:
@@ -134,19 +138,12 @@ def commit(consumer: confluent_kafka.Consumer) -> bool:
     return True
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.2)
-
-
 def test_a_full_disk(tmp_path: Path, disk: SmallDisk) -> None:
     with start(tmp_path / "1", disk) as node:
         admin = AdminClient({"bootstrap.servers": node.ready().bootstrap})
         assert creation_error(admin, NewTopic("t", 1, 1)) is None
         groups = confluent_kafka.Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g"})
-        eventually(lambda: commit(groups))
+        until(lambda: commit(groups), "offsets are committed")
         writer = Writer(node.bootstrap, "t")
         while not writer.refused:
             writer.write(40)
@@ -164,9 +161,9 @@ def test_a_full_disk(tmp_path: Path, disk: SmallDisk) -> None:
             answers.append(creation_error(admin, NewTopic(f"big-{len(answers)}", 100, 1)))
             assert len(answers) < 20
         assert answers[-1] == STORAGE_ERROR
-        assert f"big-{len(answers) - 1}" not in admin.list_topics(timeout=10).topics
+        assert f"big-{len(answers) - 1}" not in admin.list_topics(timeout=PATIENCE_S).topics
         assert creation_error(admin, NewTopic("t", 1, 1)) == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
-        eventually(lambda: not commit(groups))
+        until(lambda: not commit(groups), "offsets are refused")
         assert node.http_status("/readyz") == 200
 
         node.end(signal.SIGKILL)
@@ -186,15 +183,15 @@ def test_a_full_disk(tmp_path: Path, disk: SmallDisk) -> None:
 def _works_again_with_space(node: NodeProcess, disk: SmallDisk, before: list[bytes]) -> None:
     disk.grow()
     again = Writer(node.bootstrap, "t")
-    eventually(partial(_writes, again))
+    until(partial(_writes, again), "the topic takes records again")
     groups = confluent_kafka.Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g"})
-    eventually(lambda: commit(groups))
+    until(lambda: commit(groups), "offsets are committed")
     groups.close()
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     assert creation_error(admin, NewTopic("after", 1, 1)) is None
     for topic in ("after", "big-0"):  # a new topic, and one whose log the disk had refused
         writer = Writer(node.bootstrap, topic)
-        eventually(partial(_writes, writer))
+        until(partial(_writes, writer), f"{topic} takes records")
     assert read_all(node.bootstrap, "t") == before + again.acknowledged
 
 

@@ -11,8 +11,9 @@ import pytest
 from tests.interop.clients import CONFLUENT
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 # The tool takes the first offset of any segment but the first for a gap ("-1 is followed by 501"); others are real.
 COMPLAINTS = re.compile(r"isvalid: false|mismatch|exception|corrupt|Found timestamp|\d is followed by|dropped", re.I)
@@ -35,7 +36,7 @@ def killed(own_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess, dic
     broker = own_broker({"log.index.interval.bytes": "1024"})
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
     config = {"internal.segment.bytes": "60000", "index.interval.bytes": "1024"}
-    admin.create_topics([confluent_kafka.admin.NewTopic("dumped", 2, 1, config=config)])["dumped"].result(10)
+    admin.create_topics([confluent_kafka.admin.NewTopic("dumped", 2, 1, config=config)])["dumped"].result(PATIENCE_S)
     acknowledged = {0: 0, 1: 0}
 
     def delivered(error: object, message: confluent_kafka.Message) -> None:
@@ -46,8 +47,8 @@ def killed(own_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess, dic
     for number in range(2000):
         producer.produce("dumped", b"x" * 100, key=str(number), partition=number % 2, on_delivery=delivered)
         if number % 50 == 0:
-            producer.flush(10)
-    assert producer.flush(10) == 0
+            producer.flush(PATIENCE_S)
+    assert producer.flush(PATIENCE_S) == 0
     assert len(CONFLUENT.consume(broker.bootstrap, "dumped", "dump-group", 2000)) == 2000
     broker.kill()
     return broker, acknowledged

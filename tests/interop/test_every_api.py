@@ -8,12 +8,13 @@ import pytest
 
 from broker.protocol.api_keys import ApiKey
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import until
 from tests.support.wire_client import WireClient
 
 from . import api_questions, controller_questions
 from .api_questions import Cluster, Question, batch, errors_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.interop
 
 LISTED_ONLY = {(ApiKey.PRODUCE, version) for version in range(3)}  # KIP-896: advertised, and never answered
 
@@ -58,11 +59,9 @@ def identities(broker: BrokerProcess) -> Cluster:
         cluster.topic, cluster.topic_id = cluster.new_topic()
         cluster.produce(cluster.topic, batch(b"first"))
         # The coordinator of every group is known and loaded before the first question.
-        for _ in range(500):
-            schema = client.request(ApiKey.FIND_COORDINATOR, 3)
-            request = schema.FindCoordinatorRequest(key="every-api-offsets", key_type=0)
-            if errors_of(client.ask(ApiKey.FIND_COORDINATOR, 3, request)) == {"none"}:
-                break
+        schema = client.request(ApiKey.FIND_COORDINATOR, 3)
+        request = schema.FindCoordinatorRequest(key="every-api-offsets", key_type=0)
+        until(lambda: errors_of(client.ask(ApiKey.FIND_COORDINATOR, 3, request)) == {"none"}, "a coordinator")
         return cluster
 
 

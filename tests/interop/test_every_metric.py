@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,12 +13,13 @@ from broker.metrics.reference import all_metrics
 from broker.protocol.api_keys import ApiKey
 from tests.support.broker_process import BrokerProcess
 from tests.support.node_ids import missing_tests
+from tests.support.patience import PATIENCE, until
 from tests.support.wire_client import WireClient
 
 from . import api_questions, controller_questions
 from .api_questions import NOW, SECOND, Cluster, batch, errors_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.interop
 
 SESSION_MS = 5000  # the real broker must keep it on a busy machine, too
 OVERRIDES = {
@@ -318,12 +318,15 @@ class Watch:
     def becomes(
         self, name: str, expected: float, *, while_: Callable[[], object] = lambda: None, **labels: str
     ) -> None:
-        """Within ten seconds; `while_` is done between the looks."""
-        deadline = time.monotonic() + 10
-        while (value := self.value(name, **labels)) != expected:
-            assert time.monotonic() < deadline, f"{name}{labels} is {value} and not {expected}"
+        """In the end; `while_` is done between the looks."""
+
+        def is_so() -> bool:
+            if self.value(name, **labels) == expected:
+                return True
             while_()
-            time.sleep(0.05)
+            return False
+
+        until(is_so, f"{name}{labels} is {expected}", lambda: self.value(name, **labels))
 
 
 @pytest.fixture(scope="module")
@@ -414,10 +417,7 @@ def test_a_new_topic(watch: Watch, cluster: Cluster) -> None:
 def test_a_snapshot_of_the_metadata(watch: Watch, cluster: Cluster) -> None:
     for _ in range(8):
         cluster.new_topic(partitions=4)
-    deadline = time.monotonic() + 10
-    while watch.moved("broker_controller_snapshot_seconds") < 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: watch.moved("broker_controller_snapshot_seconds") >= 1, "a snapshot")
     assert watch.moved("broker_controller_snapshot_end_offset") > 0
 
 
@@ -503,9 +503,7 @@ def test_the_states_of_a_group(watch: Watch, cluster: Cluster) -> None:
 
 def find_coordinator(cluster: Cluster) -> None:
     """Until all of __consumer_offsets is coordinated here."""
-    for _ in range(500):
-        if errors_of(cluster.ask(ApiKey.FIND_COORDINATOR, 0, key="any")) == {"none"}:
-            break
+    until(lambda: errors_of(cluster.ask(ApiKey.FIND_COORDINATOR, 0, key="any")) == {"none"}, "a coordinator")
     Watch(cluster.broker).becomes(f"{OFFSET_METRICS}_num_partitions", 4, state="active")
 
 
@@ -541,7 +539,7 @@ def test_what_a_log_does(watch: Watch, cluster: Cluster) -> None:
     schema = cluster.client.request(ApiKey.DELETE_RECORDS, 2)
     row = schema.DeleteRecordsPartition(partition_index=0, offset=1)
     deleted = schema.DeleteRecordsTopic(name=topic, partitions=(row,))
-    assert errors_of(cluster.ask(ApiKey.DELETE_RECORDS, 2, topics=(deleted,), timeout=SECOND)) == {"none"}
+    assert errors_of(cluster.ask(ApiKey.DELETE_RECORDS, 2, topics=(deleted,), timeout=PATIENCE)) == {"none"}
     assert watch.value("kafka_log_log_logstartoffset", **here) == 1
     watch.becomes("kafka_log_log_numlogsegments", 1, **here)
     assert watch.moved("broker_log_segments_deleted_total") == 1
@@ -766,7 +764,7 @@ class Peer:
             assignments=(schema.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas),),
             configs=tuple(schema.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
         )
-        (row,) = self.cluster.ask(ApiKey.CREATE_TOPICS, 7, topics=(topic,), timeout=10 * SECOND).topics
+        (row,) = self.cluster.ask(ApiKey.CREATE_TOPICS, 7, topics=(topic,), timeout=PATIENCE).topics
         assert row.error_code.name == "none", row
         return name, row.topic_id
 
@@ -809,7 +807,7 @@ def test_a_peer_that_comes_and_goes(watch: Watch, cluster: Cluster) -> None:
     schema = cluster.client.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
     row = schema.ReassignablePartition(partition_index=0, replicas=(2,))
     target = schema.ReassignableTopic(name=moving, partitions=(row,))
-    answer = cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=(target,), timeout=10 * SECOND)
+    answer = cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=(target,), timeout=PATIENCE)
     assert errors_of(answer) == {"none"}, answer
     watch.becomes(f"{REPLICAS}_reassigningpartitions", 1, while_=peer.beat)
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -18,8 +19,9 @@ from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, partition_for_key
 from tests.interop.group_members import MEMBERS, Ledger, Member
 from tests.support import java_tools
 from tests.support.cluster_process import ClusterProcess
+from tests.support.patience import PATIENCE_S, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 TOPIC, PARTITIONS = "moving", 6
 OFFSETS_PARTITIONS = 4
@@ -29,8 +31,8 @@ SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "min.insync.replicas": "2",
 }
+ANSWER_S = 10  # then another broker is asked
 FREEZE_S = 8.0  # twice a broker's session: another coordinator has been elected when it thaws
-PATIENCE_S = 90.0
 PHASES = ("killed", "frozen", "restarted")
 
 Membership = dict[str, tuple[tuple[str, int], ...]]  # by member id
@@ -79,7 +81,7 @@ class Load:
     def stop(self) -> None:
         self._is_stopping.set()
         self._thread.join()
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
 
 class Story:
@@ -138,19 +140,20 @@ class Story:
 
     def _describe(self, group: Group) -> tuple[int, Membership]:
         """The coordinator, and who has what, once the group is stable."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+        seen: list[object] = []
+
+        def stable() -> Any:
             admin = self.cluster.admin()  # a used one knows coordinators of the past for minutes
             try:
-                found = admin.describe_consumer_groups([group.name], request_timeout=10)[group.name].result(15)
+                asked = admin.describe_consumer_groups([group.name], request_timeout=ANSWER_S)
+                answer = asked[group.name].result(PATIENCE_S)
             except confluent_kafka.KafkaException as error:
-                assert time.monotonic() < deadline, f"{group.name}: {error}"
-                time.sleep(0.1)
-                continue
-            if found.state is confluent_kafka.ConsumerGroupState.STABLE:
-                break
-            assert time.monotonic() < deadline, f"{group.name} is {found.state}: {group.ledger.notes[-20:]}"
-            time.sleep(0.1)
+                seen[:] = [error]
+                return None
+            seen[:] = [answer.state]
+            return answer if answer.state is confluent_kafka.ConsumerGroupState.STABLE else None
+
+        found = until(stable, f"{group.name} is stable", lambda: (*seen, group.ledger.notes[-20:]))
         return found.coordinator.id, {
             member.member_id: tuple(sorted((each.topic, each.partition) for each in member.assignment.topic_partitions))
             for member in found.members
@@ -159,7 +162,7 @@ class Story:
     def _stored(self, group: Group) -> dict[int, int]:
         asked = confluent_kafka.ConsumerGroupTopicPartitions(group.name)
         admin = self.cluster.admin()  # kept: it takes what it was asked down with it
-        answer = admin.list_consumer_group_offsets([asked])[group.name].result(30)
+        answer = admin.list_consumer_group_offsets([asked])[group.name].result(PATIENCE_S)
         return {each.partition: each.offset for each in answer.topic_partitions}
 
     def _have_all_begun(self) -> bool:
@@ -183,13 +186,12 @@ class Story:
         return all(group.ledger.committed.get(partition, 0) >= end for partition, end in ends.items())
 
     def _wait(self, what: str, is_done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_done():
-            notes = {
+        def notes() -> object:
+            return {
                 group.name: (dict(group.ledger.committed), group.ledger.notes[-10:]) for group in self.groups.values()
             }
-            assert time.monotonic() < deadline, f"{PATIENCE_S} s were not enough for {what}: {notes}"
-            time.sleep(0.1)
+
+        until(is_done, what, notes)
 
 
 def _name_in_partition_0(kind: str) -> str:

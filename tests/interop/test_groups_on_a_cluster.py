@@ -1,8 +1,7 @@
 """What one broker cannot show of groups: coordinators on several brokers, replicas that lag, logs that are trimmed."""
 
 import itertools
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, partition_for_key
 from broker.protocol.api_keys import ApiKey
 from tests.interop.clients import CONFLUENT
 from tests.support.cluster_process import DEDICATED_CONTROLLER_ID, ClusterProcess
+from tests.support.patience import PATIENCE_S, until
 from tests.support.wire_client import ConnectionClosed, WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 OFFSETS_PARTITIONS = 4
 SETTINGS = {
@@ -30,17 +30,9 @@ SETTINGS = {
     "log.retention.check.interval.ms": "500",
     "log.segment.delete.delay.ms": "0",
 }
-PATIENCE_S = 60.0
 PARTITIONS = 8
 SIMPLE_COMMIT_VERSION = 8
 SNAPSHOT_AFTER_BYTES = 32 << 20
-
-
-def wait_for(what: str, is_so: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"{timeout_s} s were not enough for {what}"
-        time.sleep(0.1)
 
 
 def names(prefix: str, partition: int | None = None) -> Iterator[str]:
@@ -138,7 +130,7 @@ def coordinator(cluster: ClusterProcess, group: str) -> Node:
                 return error is ErrorCode.none
         return False
 
-    wait_for(f"a coordinator of {group}", is_known)
+    until(is_known, f"a coordinator of {group}")
     return Node(cluster, found[0])
 
 
@@ -154,7 +146,7 @@ def commit(cluster: ClusterProcess, group: str, topic: str, offsets: Mapping[int
         except (OSError, ConnectionClosed):  # it is down, and not everybody knows yet
             return False
 
-    wait_for(f"a commit of {group}", is_committed)
+    until(is_committed, f"a commit of {group}")
     return took[0]
 
 
@@ -176,7 +168,7 @@ def test_45_on_a_fresh_cluster_coordinators_wait_for_enough_brokers(tmp_path: Pa
         for node_id in (DEDICATED_CONTROLLER_ID, 1, 2):
             cluster.launch(node_id)
         for node_id in (1, 2):
-            cluster.broker(node_id).wait_until_ready(PATIENCE_S)
+            cluster.broker(node_id).wait_until_ready()
         node = Node(cluster, 1)
         for version in range(7):  # three replicas are asked for, and there are two brokers
             assert node.find(version, "g") == (ErrorCode.coordinator_not_available, -1, "", -1)
@@ -184,7 +176,7 @@ def test_45_on_a_fresh_cluster_coordinators_wait_for_enough_brokers(tmp_path: Pa
         found = coordinator(cluster, "g")
         address = ("127.0.0.1", int(cluster.broker(found.id).bootstrap.rpartition(":")[2]))
         for asked, version in itertools.product(cluster.node_ids, range(7)):
-            wait_for("every broker to know", lambda: Node(cluster, asked).find(6, "g")[0] is ErrorCode.none)  # noqa: B023
+            until(lambda: Node(cluster, asked).find(6, "g")[0] is ErrorCode.none, "every broker knows")  # noqa: B023
             assert Node(cluster, asked).find(version, "g") == (ErrorCode.none, found.id, *address)
     finally:
         cluster.__exit__()
@@ -199,16 +191,16 @@ def test_groups_of_all_coordinators_are_administered_together(cluster: ClusterPr
             assert other.commit(group, topic, {0: 99}) == {ErrorCode.not_coordinator}
             assert other.fetch(group) is ErrorCode.not_coordinator
     admin = cluster.admin()
-    listed = {each.group_id for each in admin.list_consumer_groups().result(30).valid}
+    listed = {each.group_id for each in admin.list_consumer_groups().result(PATIENCE_S).valid}
     assert listed >= groups.keys()
     described = admin.describe_consumer_groups(list(groups))
-    assert {group: each.result(30).coordinator.id for group, each in described.items()} == {
+    assert {group: each.result(PATIENCE_S).coordinator.id for group, each in described.items()} == {
         group: node.id for group, node in nodes.items()
     }
     for each in admin.delete_consumer_groups(list(groups)).values():
-        each.result(30)
+        each.result(PATIENCE_S)
     for group in groups:
-        wait_for("no offsets", lambda: offsets_of(cluster, group) == {})  # noqa: B023
+        until(lambda: offsets_of(cluster, group) == {}, "no offsets")  # noqa: B023
 
 
 def test_40_offsets_of_a_deleted_topic_go_at_every_coordinator(cluster: ClusterProcess, topic: str) -> None:
@@ -218,9 +210,9 @@ def test_40_offsets_of_a_deleted_topic_go_at_every_coordinator(cluster: ClusterP
         commit(cluster, group, "doomed", {0: 1})
         commit(cluster, group, topic, {0: 2})
     admin = cluster.admin()
-    admin.delete_topics(["doomed"])["doomed"].result(30)
+    admin.delete_topics(["doomed"])["doomed"].result(PATIENCE_S)
     for group in groups:
-        wait_for("the offsets to go", lambda: offsets_of(cluster, group) == {(topic, 0): 2})  # noqa: B023
+        until(lambda: offsets_of(cluster, group) == {(topic, 0): 2}, "the offsets go")  # noqa: B023
 
 
 def test_45_what_the_followers_lack_is_neither_acknowledged_nor_shown(cluster: ClusterProcess, topic: str) -> None:
@@ -237,7 +229,7 @@ def test_45_what_the_followers_lack_is_neither_acknowledged_nor_shown(cluster: C
         for each in stopped:
             cluster.resume(each.id)
     # The same coordinator, or another that has it, or one that never had it.
-    wait_for("an answer", lambda: offsets_of(cluster, group) in ({(topic, 0): 5}, {(topic, 0): 6}))
+    until(lambda: offsets_of(cluster, group) in ({(topic, 0): 5}, {(topic, 0): 6}), "an answer")
     cluster.wait_for_full_isr(CONSUMER_OFFSETS_TOPIC)
 
 
@@ -262,13 +254,14 @@ def test_28_a_static_member_restarts_while_its_coordinator_does(cluster: Cluster
         return made
 
     first, second = consumer("a"), consumer("b")
-    wait_for(
-        "an assignment for both",
+    until(
         lambda: (
             first.poll(0.1) is second.poll(0.1)
             and all(assignments.values())
             and sum(len(seen[-1]) for seen in assignments.values()) == PARTITIONS
         ),
+        "an assignment for both",
+        lambda: assignments,
     )
     before = {name: seen[-1] for name, seen in assignments.items()}
     rounds = {name: len(seen) for name, seen in assignments.items()}
@@ -276,7 +269,11 @@ def test_28_a_static_member_restarts_while_its_coordinator_does(cluster: Cluster
     node = coordinator(cluster, group)
     cluster.kill(node.id) if dies == "killed" else cluster.graceful_stop(node.id)
     again = consumer("b")
-    wait_for("the assignment", lambda: again.poll(0.1) is first.poll(0.1) and len(assignments["b"]) > rounds["b"])
+    until(
+        lambda: again.poll(0.1) is first.poll(0.1) and len(assignments["b"]) > rounds["b"],
+        "the assignment",
+        lambda: assignments,
+    )
     assert coordinator(cluster, group).id != node.id
     assert {name: seen[-1] for name, seen in assignments.items()} == before
     assert len(assignments["a"]) == rounds["a"]
@@ -303,14 +300,14 @@ def test_a_snapshot_trims_every_replica_and_serves_the_next_coordinator(cluster:
         directories = [broker.data / f"{CONSUMER_OFFSETS_TOPIC}-{partition}" for broker in cluster.brokers]
         return [min(int(path.stem) for path in directory.glob("*.log")) for directory in directories]
 
-    wait_for("old segments to go on every broker", lambda: min(first_offsets()) > 0)
+    until(lambda: min(first_offsets()) > 0, "old segments go on every broker", first_offsets)
     expected = {(topic, each): rounds for each in range(count)}
-    wait_for("the offsets", lambda: offsets_of(cluster, group) == expected)
+    until(lambda: offsets_of(cluster, group) == expected, "the offsets")
     node = coordinator(cluster, group)
     cluster.kill(node.id)
-    wait_for("another coordinator", lambda: coordinator(cluster, group).id != node.id)
-    wait_for("the offsets", lambda: offsets_of(cluster, group) == expected)
-    wait_for("the other's", lambda: offsets_of(cluster, small) == {(topic, 7): 77})
+    until(lambda: coordinator(cluster, group).id != node.id, "another coordinator")
+    until(lambda: offsets_of(cluster, group) == expected, "the offsets")
+    until(lambda: offsets_of(cluster, small) == {(topic, 7): 77}, "the other's")
     cluster.restart(node.id)
     cluster.wait_for_full_isr(CONSUMER_OFFSETS_TOPIC)
 
@@ -324,5 +321,5 @@ def test_44_committed_offsets_move_with_every_broker_of_a_rolling_restart(cluste
         coordinators.append(node.id)
         cluster.restart(node.id)
         cluster.wait_for_full_isr(CONSUMER_OFFSETS_TOPIC)
-        wait_for("the offset", lambda: offsets_of(cluster, group) == {(topic, 0): number})  # noqa: B023
+        until(lambda: offsets_of(cluster, group) == {(topic, 0): number}, "the offset")  # noqa: B023
     assert len(set(coordinators)) > 1

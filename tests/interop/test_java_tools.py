@@ -11,7 +11,7 @@ from tests.interop.clients import CONFLUENT
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 
 def create(broker: BrokerProcess, topic: str, partitions: int = 1, *options: str) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from broker.protocol.api_keys import ApiKey
 from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.patience import PATIENCE
 from tests.support.wire_client import WireClient
 
-from .api_questions import SECOND, Cluster, errors_of
+from .api_questions import Cluster, errors_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.interop
 
 OwnBroker = Callable[..., BrokerProcess]
 PROTOCOLS = "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,QUORUM:PLAINTEXT"
@@ -102,7 +103,7 @@ def test_a_node_is_what_its_settings_say(quorum: tuple[BrokerProcess, int], own_
             forgotten_topics_data=(),
         )
         assert answer.session_id == 0  # max.incremental.fetch.session.cache.slots
-        deleted = client.request(ApiKey.DELETE_TOPICS, 5).DeleteTopicsRequest(topic_names=(topic,), timeout=10 * SECOND)
+        deleted = client.request(ApiKey.DELETE_TOPICS, 5).DeleteTopicsRequest(topic_names=(topic,), timeout=PATIENCE)
         assert errors_of(client.ask(ApiKey.DELETE_TOPICS, 5, deleted)) == {"topic_deletion_disabled"}
 
 

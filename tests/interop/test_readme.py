@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.newcomer import INSTALL_TIMEOUT_S, Newcomer, Terminal
+from tests.interop.newcomer import INSTALL_S, Newcomer, Terminal
 from tests.support import readme
 from tests.support.broker_process import free_port
 from tests.support.demo_process import free_demo_port
@@ -25,7 +25,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
     with Newcomer(tmp_path_factory.mktemp("newcomer")) as newcomer:
         (first,) = (command for command in readme.commands("Run it") if command.startswith("make "))
         demo = newcomer.open(f'{first} OPTIONS="--port {free_demo_port()}"')
-        demo.wait_for("Ready after", INSTALL_TIMEOUT_S)
+        demo.wait_for("Ready after", INSTALL_S)
         demo.interrupt()
         quiet = newcomer.open(f'{first} OPTIONS="--port {free_demo_port()} --no-load"')
         quiet.wait_for("Ready after")
@@ -123,7 +123,7 @@ def test_one_broker(newcomer: Newcomer) -> None:
         if command is by_hand:
             newcomer.run("rm -rf .venv")  # it makes its own; last, because others use what make has installed
         broker = newcomer.open(command, **variables)
-        broker.wait_for(READY, INSTALL_TIMEOUT_S)
+        broker.wait_for(READY, INSTALL_S)
         newcomer.run(f"echo hello | kcat -b 127.0.0.1:{port} -P -t greetings")
         broker.interrupt()
 

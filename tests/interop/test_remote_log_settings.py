@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,12 @@ from tests.support import java_tools
 from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_process import ClusterProcess
+from tests.support.patience import until
 from tests.support.tiered_topics import DISABLED, FIT, MISFITS, READ_ONLY, TIERED, WITHOUT_DELETION
 
 from .apache_versions import need
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 SECRET = "a-secret-that-nobody-sees"
 NOT_TIERED = "broker_tiering_topics_not_tiered"
@@ -248,10 +248,7 @@ def test_controllers_of_apache_kafka_allow_what_a_broker_has_off(tmp_path: Path)
     """The broker keeps such a topic as any other, says so, and does not start again."""
     with under_apache_kafka(tmp_path, {"remote.log.storage.system.enable": "true"}, {}) as broker:
         assert create(broker.bootstrap, "t", TIERED) is None
-        deadline = time.monotonic() + 60
-        while broker.metric(NOT_TIERED) != 1:
-            assert time.monotonic() < deadline, broker.log_tail()
-            time.sleep(0.1)
+        until(lambda: broker.metric(NOT_TIERED) == 1, "a topic that is not tiered", broker.log_tail)
         assert "topic_not_tiered" in broker.log_text()
         broker.stop()
         broker.launch()

@@ -10,9 +10,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 from tests.support.wal_cluster import WalCluster, log_bytes, received_bytes, wait_until_equal
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 SECRET = "a-secret-that-nobody-sees"
 
@@ -142,4 +143,4 @@ def produce(cluster: WalCluster, topic: str) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
     for number in range(200):
         producer.produce(topic, f"record {number}".encode() * 20)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0

@@ -4,12 +4,11 @@
 """
 
 import os
-import time
 from collections.abc import Callable
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.durations import milliseconds
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE, until
 from tests.support.wire_client import WireClient
 
 PARTITIONS = 500
@@ -22,7 +21,7 @@ def create_topic(client: WireClient, name: str, partitions: int) -> None:
     topic = schema.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
     )
-    request = schema.CreateTopicsRequest(topics=(topic,), timeout=milliseconds(30_000), validate_only=False)
+    request = schema.CreateTopicsRequest(topics=(topic,), timeout=PATIENCE, validate_only=False)
     assert [each.error_code for each in client.ask(ApiKey.CREATE_TOPICS, CREATE_TOPICS, request).topics] == [0]
 
 
@@ -34,9 +33,12 @@ def partitions_of(client: WireClient, name: str) -> set[int]:
         topics=(topic,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
     seen: set[int] = set()
-    deadline = time.monotonic() + 30
-    while PARTITIONS not in seen and time.monotonic() < deadline:
+
+    def is_whole() -> bool:
         seen.add(len(client.ask(ApiKey.METADATA, METADATA, request).topics[0].partitions))
+        return PARTITIONS in seen
+
+    until(is_whole, f"{PARTITIONS} partitions are seen", lambda: seen, every_s=0)
     return seen
 
 
@@ -77,7 +79,5 @@ def test_many_connections_come_and_go(own_broker: Callable[..., BrokerProcess]) 
     assert broker.metric("kafka_server_socketservermetrics_connectioncount", **listener) == CONNECTIONS
     for client in clients:
         client.close()
-    deadline = time.monotonic() + 10
-    while broker.metric("kafka_server_socketservermetrics_connectioncount", **listener) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: not broker.metric("kafka_server_socketservermetrics_connectioncount", **listener), "all have gone")
     assert open_files(broker) <= before + 1

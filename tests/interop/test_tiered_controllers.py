@@ -10,7 +10,7 @@ from tests.support.tiered_cluster import TieredCluster, assert_readable, produce
 
 from .apache_versions import need
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 FIRST, SECOND = 1, 2
 THEIRS = {"remote.log.storage.system.enable": "true"}  # what they go by, whatever brokers have

@@ -13,6 +13,7 @@ import pytest
 from broker.common.errors import ErrorCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.partition_requests import fetch
+from tests.support.patience import until
 from tests.support.remote_bucket import SharedDirectory, objects_of
 from tests.support.tiered_cluster import (
     FETCH_ERRORS,
@@ -21,11 +22,10 @@ from tests.support.tiered_cluster import (
     assert_readable,
     produce,
     tiered_cluster,
-    until,
 )
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 BUCKETS = ["directory", pytest.param("s3", marks=pytest.mark.s3)]
 FIRST, SECOND = 1, 2

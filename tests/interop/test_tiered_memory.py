@@ -5,8 +5,7 @@
 
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ import confluent_kafka.admin
 import pytest
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S, until
 from tests.support.s3_server import SeaweedServer
 from tests.support.tier import (
     COPIED_BYTES,
@@ -28,23 +28,16 @@ from tests.support.tier import (
     s3_tier,
 )
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 TOPIC: Final = "large"
 MIB: Final = 1 << 20
 SEGMENT_BYTES: Final = int(os.environ.get("WHERRY_SEGMENT_MIB", "256")) * MIB
 RISE_MAX: Final = 64 * MIB
 CHUNKS_BYTES: Final = 16 * MIB  # what may be fetched beyond what is read: rounded to chunks, and one read ahead
-PATIENCE_S: Final = 300
+LONG_S: Final = 300  # a quarter of a gigabyte is copied
 READ_BYTES: Final = "broker_objectstore_bytes_total"
 SETTINGS: Final = {"log.segment.bytes": str(1024 * MIB), "offsets.topic.replication.factor": "1"}
-
-
-def becomes(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.1)
 
 
 def status_bytes(pid: int, name: str) -> int:
@@ -79,7 +72,7 @@ def running(kind: str, directory: Path) -> Iterator[BrokerProcess]:
 def start_again(broker: BrokerProcess) -> None:
     broker.stop()
     broker.launch()
-    broker.wait_until_ready(PATIENCE_S)
+    broker.wait_until_ready()
 
 
 def logs(broker: BrokerProcess) -> list[Path]:
@@ -95,7 +88,7 @@ def test_a_large_segment_is_never_in_memory(tmp_path: Path, kind: str) -> None:
             "segment.bytes": str(SEGMENT_BYTES),
             "remote.log.copy.disable": "true",
         }
-        admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(30)
+        admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(PATIENCE_S)
         writer = BulkWriter(broker.bootstrap, TOPIC, 1)
         writer.write(SEGMENT_BYTES + 4 * MIB)
         writer.close()
@@ -105,8 +98,8 @@ def test_a_large_segment_is_never_in_memory(tmp_path: Path, kind: str) -> None:
         start_again(broker)  # nothing is left of what the producing took
         with rises_little(broker, f"copy to {kind}"):
             alter_topic(broker.bootstrap, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
-            becomes(lambda: broker.metric(COPIED_BYTES, topic=TOPIC) >= segment_bytes, "it is copied")
-        becomes(lambda: logs(broker)[0].name != f"{0:020}.log", "it has left the disk")
+            until(lambda: broker.metric(COPIED_BYTES, topic=TOPIC) >= segment_bytes, "it is copied", patience_s=LONG_S)
+        until(lambda: logs(broker)[0].name != f"{0:020}.log", "it has left the disk")
         start_again(broker)
         middle, end = segment_bytes // 2 // VALUE_BYTES, segment_bytes // VALUE_BYTES
         reader = BulkReader(broker.bootstrap, TOPIC, {0: middle})

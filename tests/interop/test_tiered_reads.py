@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.load import partition_of
 from tests.interop.clients import AIOKAFKA, KAFKA_PYTHON, Client
 from tests.support.partition_requests import fetch
+from tests.support.patience import until
 from tests.support.tiered_cluster import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -19,19 +20,17 @@ from tests.support.tiered_cluster import (
     LATEST,
     LATEST_TIERED,
     ONE_BYTE,
-    PATIENCE_S,
     EpochOffset,
     TieredCluster,
     assert_readable,
     consume,
     produce,
     tiered_cluster,
-    until,
     value_of,
 )
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 BUCKETS = ["directory", pytest.param("s3", marks=pytest.mark.s3)]
 FIRST, SECOND = 1, 2
@@ -173,10 +172,13 @@ def test_partitions_of_one_consumer_are_read_in_parallel(cluster: TieredCluster)
     )
     consumer.subscribe([topic])
     read: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
-    deadline = time.monotonic() + PATIENCE_S
-    while sum(map(len, read.values())) < 21 and time.monotonic() < deadline:
+
+    def are_read() -> bool:
         for message in consumer.consume(21, timeout=0.2):
             assert message.error() is None, message.error()
             read[partition_of(message)].append(message.value())
+        return sum(map(len, read.values())) >= 21
+
+    until(are_read, f"21 records of {topic}", lambda: read, every_s=0)
     consumer.close()
     assert read == {partition: [value_of(100 * partition + index) for index in range(7)] for partition in range(3)}

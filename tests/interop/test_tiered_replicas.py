@@ -11,19 +11,18 @@ import confluent_kafka
 import pytest
 
 from broker.records.record_batch import batches
+from tests.support.patience import PATIENCE_S, until
 from tests.support.remote_bucket import objects_of
 from tests.support.tiered_cluster import (
     BATCH_BYTES,
-    PATIENCE_S,
     TieredCluster,
     assert_readable,
     produce,
     tiered_cluster,
-    until,
     value_of,
 )
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 BUCKETS = ["directory", pytest.param("s3", marks=pytest.mark.s3)]
 FIRST, SECOND, THIRD = 1, 2, 3  # the first one has the controller as well

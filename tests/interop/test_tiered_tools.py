@@ -9,9 +9,10 @@ import pytest
 
 from tests.interop.clients import JAVA
 from tests.support import java_tools
-from tests.support.tiered_cluster import TieredCluster, assert_readable, produce, tiered_cluster, until, value_of
+from tests.support.patience import until
+from tests.support.tiered_cluster import TieredCluster, assert_readable, produce, tiered_cluster, value_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 FIRST, SECOND = 1, 2
 METADATA_TOPIC = "__remote_log_metadata"

@@ -10,21 +10,20 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
+from tests.support.patience import PATIENCE_S, until
 from tests.support.remote_bucket import objects_of
 from tests.support.tiered_cluster import (
     BATCH_BYTES,
     METADATA_PARTITIONS,
-    PATIENCE_S,
     TieredCluster,
     assert_readable,
     consume,
     produce,
     settings_of,
     tiered_cluster,
-    until,
 )
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 BUCKETS = ["directory", pytest.param("s3", marks=pytest.mark.s3)]
 FIRST, SECOND = 1, 2
@@ -41,7 +40,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_03_the_metadata_topic_is_made_once_by_whoever_comes_first(cluster: TieredCluster) -> None:
-    known = cluster.admin().list_topics(timeout=10).topics[METADATA_TOPIC]
+    known = cluster.admin().list_topics(timeout=PATIENCE_S).topics[METADATA_TOPIC]
     assert len(known.partitions) == METADATA_PARTITIONS
     assert all(len(each.replicas) == len(cluster.brokers) for each in known.partitions.values())
     settings = settings_of(cluster, METADATA_TOPIC)

@@ -13,10 +13,11 @@ import pytest
 from broker.records.memory_records_builder import records_batch
 from tests.support import java_tools
 from tests.support.partition_requests import end_transaction, fetch
-from tests.support.tiered_cluster import TieredCluster, consume, produce, tiered_cluster, until, value_of
+from tests.support.patience import PATIENCE_MS, until
+from tests.support.tiered_cluster import TieredCluster, consume, produce, tiered_cluster, value_of
 from tests.support.wire_client import WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 BUCKETS = ["directory", pytest.param("s3", marks=pytest.mark.s3)]
 FIRST, SECOND = 1, 2
@@ -115,7 +116,7 @@ def test_36_javas_consumer_reads_what_is_committed(transactions: Transactions) -
         "--max-messages",
         "4",
         "--timeout-ms",
-        "60000",
+        str(PATIENCE_MS),
     )
     output = java_tools.run("consumer.ConsoleConsumer", *server, *options, with_errors=False)
     assert [line for line in output.splitlines() if len(line) == len(value_of(0))] == [

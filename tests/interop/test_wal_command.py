@@ -20,12 +20,13 @@ from broker.records.memory_records_builder import records_batch
 from broker.records.record_batch import RecordBatch, batches
 from tests.support.broker_process import BrokerProcess
 from tests.support.directories import files_under
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, SeaweedServer
 from tests.support.s3_tools import weed_command
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, segment_files, wait_until_equal
 from tests.support.wal_directory import WalDirectory, events, wal_slice
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 METADATA_TOPIC = "__remote_wal_log_metadata"
 BATCHES = 6
@@ -38,15 +39,15 @@ class Bucket:
         self.broker = broker
         self.log_dirs = [broker.data]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        if METADATA_TOPIC not in admin.list_topics(timeout=10).topics:
-            admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])[METADATA_TOPIC].result(30)
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        if METADATA_TOPIC not in admin.list_topics(timeout=PATIENCE_S).topics:
+            admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])[METADATA_TOPIC].result(PATIENCE_S)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
         self.partition = TopicIdPartition(topic_id(broker.data / f"{topic}-0"), topic, 0)
         self.wal = WalDirectory(directory, cluster_id(broker))
         self._producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
         for number in range(BATCHES):
             self._producer.produce(topic, f"record {number}".encode() * 10, partition=0)
-            self._producer.flush(10)
+            self._producer.flush(PATIENCE_S)
         self.records = (broker.data / f"{topic}-0" / f"{0:020d}.log").read_bytes()
         found = list(batches(self.records))
         assert len(found) == BATCHES
@@ -59,7 +60,7 @@ class Bucket:
     def announce(self, *values: bytes, partition: int = 0) -> None:
         for value in values:
             self._producer.produce(METADATA_TOPIC, value, partition=partition)
-        self._producer.flush(10)
+        self._producer.flush(PATIENCE_S)
 
     def announce_all(self) -> None:
         for combined in self.objects:
@@ -75,7 +76,7 @@ class Bucket:
 def verify(place: Path, *arguments: str) -> tuple[int, list[str]]:
     """Exit code and lines."""
     command = [sys.executable, "-m", "broker", "wal", "verify", str(place), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
 
@@ -176,7 +177,7 @@ def test_the_buckets_of_a_cluster(tmp_path: Path) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
         for number in range(300):
             producer.produce(topic, f"record {number}".encode() * 20, partition=number % partitions)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
         wait_until_equal(cluster, topic, partitions)
         logs = [argument for node in cluster.nodes.values() for argument in ("--log-dir", str(node.data))]
         equal = 0
@@ -232,4 +233,4 @@ async def put(server: SeaweedServer, key: str, data: bytes) -> None:
 
 def wal_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "broker", "wal", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,17 +12,17 @@ import pytest
 from tests.cluster.history import judge
 from tests.cluster.load import LibrdkafkaProducer, read_log
 from tests.cluster.replicas import wait_for_identical
+from tests.support.patience import PATIENCE_S, until
 from tests.support.s3_proxy import S3Proxy
 from tests.support.s3_server import SeaweedServer
 from tests.support.threaded_server import in_thread
 from tests.support.wal_cluster import WAL_TOPIC, WalCluster, leaders, log_bytes, received_bytes, s3_bucket
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.interop
 
 TOPIC = "outage"
 PARTITIONS = 3
 RATE = 150
-PATIENCE_S = 60
 FOREVER = 10**9
 CONFIG = {**WAL_TOPIC, "min.insync.replicas": "1"}
 REPUBLISHED = "kafka_server_brokertopicmetrics_remotewalrepublishbytes_total"
@@ -31,13 +31,6 @@ SHORT_SESSIONS = {
     "broker.heartbeat.interval.ms": "400",
     "auto.leader.rebalance.enable": "false",
 }
-
-
-def becomes(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -54,7 +47,7 @@ def load(cluster: WalCluster, number: int = 0, **config: object) -> Iterator[Lib
 def acknowledges_everywhere(producer: LibrdkafkaProducer) -> None:
     """Every partition takes records now."""
     begun = time.monotonic()
-    becomes(
+    until(
         lambda: (
             {each.partition for each in producer.acknowledged[-500:] if each.at_s > begun} == set(range(PARTITIONS))
         ),
@@ -69,7 +62,7 @@ def assert_nothing_lost(cluster: WalCluster, *producers: LibrdkafkaProducer) -> 
     verdict = judge(acknowledged, read_log(cluster.bootstrap, TOPIC, PARTITIONS))
     assert verdict.examples == []
     assert verdict.read >= len(acknowledged) > 0
-    _, differing = wait_for_identical(cluster, TOPIC, PARTITIONS, PATIENCE_S)
+    _, differing = wait_for_identical(cluster, TOPIC, PARTITIONS)
     assert differing == []
 
 
@@ -131,10 +124,10 @@ def test_a_zone_is_lost_with_its_bucket(tmp_path: Path, kind: str) -> None:
         with load(cluster) as before:
             acknowledges_everywhere(before)
             zone.lose(victim)
-            becomes(lambda: leads_nothing(cluster, victim), "the others lead")
+            until(lambda: leads_nothing(cluster, victim), "the others lead")
             acknowledges_everywhere(before)
         survivors = [node_id for node_id in cluster.node_ids if node_id != victim]
-        becomes(
+        until(
             lambda: sum(cluster.broker(node_id).metric(REPUBLISHED, topic=TOPIC) for node_id in survivors) > 0,
             "what was in the lost bucket alone is in another one",
         )
@@ -151,7 +144,7 @@ def rebuild_from_buckets(cluster: WalCluster, node_id: int, lost: list[int]) -> 
     cluster.kill(node_id)
     for partition in lost:
         shutil.rmtree(cluster.nodes[node_id].data / f"{TOPIC}-{partition}")
-    becomes(lambda: leads_nothing(cluster, node_id), "somebody else leads")
+    until(lambda: leads_nothing(cluster, node_id), "somebody else leads")
     cluster.restart(node_id)
     broker = cluster.broker(node_id)
 
@@ -159,7 +152,7 @@ def rebuild_from_buckets(cluster: WalCluster, node_id: int, lost: list[int]) -> 
         return broker.metric("broker_replication_bytes_total", topic=TOPIC, path=path)
 
     size_bytes = sum(log_bytes(cluster, TOPIC, partition, 1) for partition in lost)
-    becomes(lambda: received("wal") >= size_bytes, f"{size_bytes} bytes came through the bucket")
+    until(lambda: received("wal") >= size_bytes, f"{size_bytes} bytes came through the bucket")
     assert received("fallback") == 0
 
 
@@ -180,7 +173,7 @@ def test_a_leader_that_comes_back_as_a_zombie_writes_nothing_into_others_logs(tm
                 careless.produce(TOPIC, f"9.{number} {'z' * 100}", partition=partition)
                 careless.poll(0)
             careless.flush(1)
-            becomes(lambda: leads_nothing(cluster, zombie), "the others lead")
+            until(lambda: leads_nothing(cluster, zombie), "the others lead")
             acknowledges_everywhere(producer)
             cluster.resume(zombie)
             cluster.wait_for_full_isr(TOPIC)

@@ -16,6 +16,7 @@ import pytest
 from broker.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
 from tests.cluster.load import partition_of
 from tests.support.express_shim import ExpressShim
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, SeaweedServer
 from tests.support.threaded_server import in_thread
 from tests.support.wal_cluster import (
@@ -30,13 +31,12 @@ from tests.support.wal_cluster import (
     warnings_logged,
 )
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 RECORDS = int(os.environ.get("WHERRY_WAL_RECORDS", "10000"))
 RECORD_BYTES = 1600
 BATCH_BYTES = 32768
 PARTITIONS = 4
-READ_TIMEOUT_S = 60
 STANDSTILL_S = 0.5
 S3_BROKERS = 2
 RACKS = {"replica.selector.class": RACK_AWARE_REPLICA_SELECTOR}
@@ -100,7 +100,7 @@ def produce(cluster: WalCluster, topic: str, acks: str) -> None:
             except BufferError:
                 producer.poll(0.1)
         producer.poll(0)
-    assert producer.flush(120) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failed == []
 
 
@@ -118,7 +118,7 @@ def assert_readable_in(cluster: WalCluster, topic: str, rack: str) -> None:
     consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     expected = {partition: iter(range(partition, RECORDS, PARTITIONS)) for partition in range(PARTITIONS)}
     read = 0
-    while read < RECORDS and (messages := consumer.consume(1000, timeout=READ_TIMEOUT_S)):
+    while read < RECORDS and (messages := consumer.consume(1000, timeout=PATIENCE_S)):
         for message in messages:
             assert message.error() is None, message.error()
             assert message.value() == value_of(next(expected[partition_of(message)]))

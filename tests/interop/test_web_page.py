@@ -13,8 +13,9 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.chromium import Chromium
 from tests.support.cluster_process import ClusterProcess
 from tests.support.demo_process import DemoProcess
+from tests.support.patience import PATIENCE_S
 
-pytestmark = [pytest.mark.interop, pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.browser]
 
 HOSTILE = "<img id=injected src=x onerror=\"document.body.id='taken'\"> &amp; 'zone'"
 
@@ -33,12 +34,12 @@ def page_of(broker: BrokerProcess | DemoProcess) -> str:
 
 
 def status_of(broker: BrokerProcess) -> dict[str, object]:
-    with urllib.request.urlopen(f"{page_of(broker)}status", timeout=10) as answer:
+    with urllib.request.urlopen(f"{page_of(broker)}status", timeout=PATIENCE_S) as answer:
         return dict(json.loads(answer.read()))
 
 
 def set_faults(demo: DemoProcess, order: dict[str, str]) -> None:
-    urllib.request.urlopen(f"{page_of(demo)}faults", data=json.dumps(order).encode(), timeout=10).close()
+    urllib.request.urlopen(f"{page_of(demo)}faults", data=json.dumps(order).encode(), timeout=PATIENCE_S).close()
 
 
 def has(*words: str) -> Callable[[str], bool]:

@@ -7,12 +7,16 @@ import contextlib
 import os
 import random
 
+import pytest
+
 from broker.protocol import fetch_codec, produce_codec
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ProtocolError
 from broker.protocol.frames import Frame
 from broker.protocol.requests import decode_request, has_request_header_tags
 from tests.support.fuzz_cases import damaged_frame
+
+pytestmark = pytest.mark.timeout(24 * 3600)  # of the long form
 
 CASES = int(os.environ.get("WHERRY_FUZZ_CASES", "10000"))
 FIRST = int(os.environ.get("WHERRY_FUZZ_FIRST", "0"))

@@ -4,16 +4,15 @@ import contextlib
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
 from tests.support import java_tools
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S, until
 from tests.support.quorum_client import leader_by
 
-READY_TIMEOUT_S: Final = 150
 CLUSTER_ID: Final = "d2hlcnJ5LXF1b3J1bS0wMQ"
 FIRST_NODE_ID: Final = 3001  # not the id of any broker: Apache's quorum wants them apart
 
@@ -91,7 +90,7 @@ class ApacheControllers:
         """Format what is not formatted, start all, and wait until one of them leads."""
         unformatted = [home for home in map(self._prepare, self.ports) if not (home / "data/meta.properties").exists()]
         for formatting in [self._format(home) for home in unformatted]:  # all at once
-            output = formatting.communicate(timeout=READY_TIMEOUT_S)[0]
+            output = formatting.communicate(timeout=PATIENCE_S)[0]
             assert formatting.returncode == 0, f"{formatting.args!r}:\n{output}"
         for node_id in self.ports:
             self.start_node(node_id)
@@ -129,19 +128,20 @@ class ApacheControllers:
                 best = max(best, leader_by(port), key=lambda each: each[1])
         return best
 
-    def wait_for_leader(self, after_epoch: int = -1, timeout_s: float = READY_TIMEOUT_S) -> int:
+    def wait_for_leader(self, after_epoch: int = -1) -> int:
         """The id of a leader of a later epoch than the given one, once there is one."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+
+        def later() -> tuple[int, int] | None:
             for node_id, process in self._processes.items():
                 ended = process.poll()
                 if ended not in (None, -signal.SIGKILL):
                     raise AssertionError(f"controller {node_id} ended with {ended}:\n{self.log_tail(node_id)}")
             leader, epoch = self.leader()
-            if epoch > after_epoch:
-                return leader
-            time.sleep(0.1)
-        raise AssertionError(f"no controller led within {timeout_s} s:\n{self.log_tail(FIRST_NODE_ID)}")
+            return (leader, epoch) if epoch > after_epoch else None
+
+        found = until(later, f"a controller leads after epoch {after_epoch}", lambda: self.log_tail(FIRST_NODE_ID))
+        assert found is not None
+        return found[0]
 
     def fail_over(self) -> int:
         """kill -9 of the leader; returns who led, once somebody else does."""

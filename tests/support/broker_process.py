@@ -9,14 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-READY_TIMEOUT_S = 30
-STOP_TIMEOUT_S = 20
+from tests.support.patience import PATIENCE_S, until
+
+ANSWER_S = 10  # it is asked again
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -94,20 +94,20 @@ class BrokerProcess:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.starts += 1
 
-    def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> Self:
+    def wait_until_ready(self) -> Self:
         assert self._process is not None, "the broker was not started"
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise AssertionError(f"the broker ended with {self._process.returncode}:\n{self.log_tail()}")
-            if self.is_ready():
-                return self
-            time.sleep(0.02)
-        raise AssertionError(f"the broker was not ready within {timeout_s} s:\n{self.log_tail()}")
+        until(self._is_alive_and_ready, "the broker is ready", self.log_tail)
+        return self
+
+    def _is_alive_and_ready(self) -> bool:
+        assert self._process is not None, "the broker was not started"
+        if self._process.poll() is not None:
+            raise AssertionError(f"the broker ended with {self._process.returncode}:\n{self.log_tail()}")
+        return self.is_ready()
 
     def is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/readyz", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/readyz", timeout=ANSWER_S) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -138,11 +138,11 @@ class BrokerProcess:
     def wait_for_end(self) -> int:
         assert self._process is not None, "the broker was not started"
         try:
-            return self._process.wait(STOP_TIMEOUT_S)
+            return self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"no stop within {STOP_TIMEOUT_S} s of SIGTERM:\n{self.log_tail()}") from None
+            raise AssertionError(f"no stop within {PATIENCE_S:g} s of SIGTERM:\n{self.log_tail()}") from None
 
     def restart(self) -> None:
         self.stop()
@@ -157,7 +157,7 @@ class BrokerProcess:
         return "\n".join(self.log_text().splitlines()[-lines:])
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:

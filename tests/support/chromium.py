@@ -13,8 +13,9 @@ from typing import Any, Final, Self
 
 import aiohttp
 
+from tests.support.patience import PATIENCE_S, eventually
+
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-PATIENCE_S: Final = 120.0  # before a test is given up; a page that works takes a second
 
 
 def why_not_available() -> str | None:
@@ -74,8 +75,10 @@ class Chromium:
     async def open(self, url: str) -> None:
         """And wait until its scripts have begun."""
         await self._order("Page.navigate", url=url)
-        while await self.evaluate("document.readyState") != "complete":
-            await asyncio.sleep(0.01)
+        await eventually(self._is_complete, f"{url} is loaded", lambda: "\n".join(self.complaints))
+
+    async def _is_complete(self) -> bool:
+        return bool(await self.evaluate("document.readyState") == "complete")
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""
@@ -90,11 +93,17 @@ class Chromium:
 
     async def text_when(self, is_there: Callable[[str], bool], selector: str = "body") -> str:
         """The text, once it is what somebody waits for."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while not is_there(text := await self.text(selector)):
-            said = "\n".join(dict.fromkeys(self.complaints))
-            assert asyncio.get_running_loop().time() < deadline, f"in vain; the browser said: {said}\n{text}"
-            await asyncio.sleep(0.05)
+        text = ""
+
+        async def comes() -> bool:
+            nonlocal text
+            text = await self.text(selector)
+            return is_there(text)
+
+        def shown() -> str:
+            return f"{text}\nand the browser said: " + "\n".join(dict.fromkeys(self.complaints))
+
+        await eventually(comes, f"the text of {selector} comes", shown)
         return text
 
     async def set_colors(self, scheme: str) -> None:
@@ -110,13 +119,16 @@ class Chromium:
 
     async def _connect(self) -> None:
         address = self._profile / "DevToolsActivePort"
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while not address.exists() or len(address.read_text().split()) < 2:
-            output = (self._profile / "output").read_text(errors="replace")
+
+        def output() -> str:
+            return (self._profile / "output").read_text(errors="replace")
+
+        async def listens() -> bool:
             assert self._process is not None
-            assert self._process.poll() is None, f"Chromium ended:\n{output}"
-            assert asyncio.get_running_loop().time() < deadline, f"Chromium does not listen:\n{output}"
-            await asyncio.sleep(0.02)
+            assert self._process.poll() is None, f"Chromium ended:\n{output()}"
+            return address.exists() and len(address.read_text().split()) >= 2
+
+        await eventually(listens, "Chromium listens", output)
         port = address.read_text().split()[0]
         async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
             (page,) = [target for target in await answer.json() if target["type"] == "page"]

@@ -1,6 +1,5 @@
 """A cluster of real broker processes for tests: N of ours on 127.0.0.1, killed, paused and started again by node id."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -9,9 +8,10 @@ import confluent_kafka
 import confluent_kafka.admin
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S, until
 
 DEDICATED_CONTROLLER_ID = 100
-READY_TIMEOUT_S = 60
+METADATA_S = 20  # of one question: it is asked again
 
 
 class NodeOfCluster(BrokerProcess):
@@ -68,7 +68,7 @@ class ClusterNode(Protocol):
     @property
     def roles(self) -> Sequence[str]: ...
     def launch(self) -> None: ...
-    def wait_until_ready(self, timeout_s: float) -> object: ...
+    def wait_until_ready(self) -> object: ...
     def is_running(self) -> bool: ...
     def kill(self) -> None: ...
     def pause(self) -> None: ...
@@ -101,7 +101,7 @@ class Cluster:
         for node in self.nodes.values():
             node.launch()
         for node in self.nodes.values():
-            node.wait_until_ready(READY_TIMEOUT_S)
+            node.wait_until_ready()
         return self
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class Cluster:
         if self.nodes[node_id].is_running():
             self.graceful_stop(node_id)
         self.nodes[node_id].launch()
-        self.nodes[node_id].wait_until_ready(READY_TIMEOUT_S)
+        self.nodes[node_id].wait_until_ready()
 
     def graceful_stop(self, node_id: int) -> int:
         """SIGTERM, and wait; returns the exit code."""
@@ -147,21 +147,25 @@ class Cluster:
         """Created, and known with a leader to every broker."""
         new = confluent_kafka.admin.NewTopic(name, partitions, replication_factor, config=dict(config or {}))
         admin = self.admin()  # kept: it takes what it was asked down with it
-        admin.create_topics([new])[name].result(30)
+        admin.create_topics([new])[name].result(PATIENCE_S)
         for broker in self.brokers:
             admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-            deadline = time.monotonic() + 30
-            while not _has_leaders(admin, name, partitions):
-                assert time.monotonic() < deadline, f"broker at {broker.bootstrap} does not know {name}"
-                time.sleep(0.05)
+            until(
+                lambda asked=admin: _has_leaders(asked, name, partitions),  # type: ignore[misc]
+                f"the broker at {broker.bootstrap} knows {name} with leaders",
+                broker.log_tail,
+            )
 
-    def wait_for_full_isr(self, topic: str, timeout_s: float = 60) -> None:
+    def wait_for_full_isr(self, topic: str, patience_s: float = PATIENCE_S) -> None:
         """Until every replica of every partition is in sync, and every broker is there."""
         admin = self.admin()
-        deadline = time.monotonic() + timeout_s
-        while (problem := what_is_missing(admin, topic, len(self.brokers))) is not None:
-            assert time.monotonic() < deadline, f"after {timeout_s} s: {problem}"
-            time.sleep(0.1)
+        found: list[str | None] = [None]
+
+        def is_whole() -> bool:
+            found[:] = [what_is_missing(admin, topic, len(self.brokers))]
+            return found == [None]
+
+        until(is_whole, f"{topic} is in sync everywhere", lambda: found[0], patience_s=patience_s)
 
     def __enter__(self) -> Self:
         try:
@@ -234,7 +238,7 @@ class ClusterProcess(Cluster):
 
 def _has_leaders(admin: confluent_kafka.admin.AdminClient, topic: str, partitions: int) -> bool:
     # Asked for all topics: asking for one by name may create it.
-    known = admin.list_topics(timeout=10).topics.get(topic)
+    known = admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
     if known is None or known.error is not None or len(known.partitions) != partitions:
         return False
     return all(partition.leader >= 0 for partition in known.partitions.values())
@@ -243,7 +247,7 @@ def _has_leaders(admin: confluent_kafka.admin.AdminClient, topic: str, partition
 def what_is_missing(admin: confluent_kafka.admin.AdminClient, topic: str, brokers: int) -> str | None:
     """Why a topic is not as healthy as it can be; None when it is.  A fenced broker is not listed by Metadata."""
     try:
-        answer = admin.list_topics(timeout=5)
+        answer = admin.list_topics(timeout=METADATA_S)
     except confluent_kafka.KafkaException as error:
         return f"no metadata: {error}"
     if len(answer.brokers) != brokers:

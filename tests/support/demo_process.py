@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,7 @@ from typing import Any, Self
 from broker.demo.layout import CONTROLLER_PORT_OFFSET, METRICS_PORT_OFFSET
 from broker.demo.scrape import Scrape
 from tests.support.broker_process import PORTS_BELOW_EPHEMERAL, free_port
-
-READY_TIMEOUT_S = 120
-WAIT_TIMEOUT_S = 180
-STOP_TIMEOUT_S = 60
+from tests.support.patience import PATIENCE_S, until
 
 
 def free_demo_port(brokers: int = 3) -> int:
@@ -80,15 +76,19 @@ class DemoProcess:
     def start(self) -> Self:
         """And wait until it is ready."""
         self.launch()
-        self.wait_for(lambda: bool(self.lines), READY_TIMEOUT_S)
+        self.wait_for(lambda: bool(self.lines), "the demo is ready")
         return self
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
+    def wait_for(self, is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        """Fails at once when the demo has ended."""
+
+        def is_so_while_it_runs() -> bool:
+            if is_so():
+                return True
             assert self.process.poll() is None, f"it ended with {self.process.returncode}:\n{self.tail()}"
-            assert time.monotonic() < deadline, f"not within {timeout_s} s:\n{self.tail()}"
-            time.sleep(0.1)
+            return False
+
+        until(is_so_while_it_runs, what, self.tail, patience_s=patience_s)
 
     def tail(self) -> str:
         return "\n".join(self.output.splitlines()[-40:])
@@ -99,7 +99,7 @@ class DemoProcess:
         for number in range(3):
             with contextlib.suppress(OSError):
                 address = f"http://127.0.0.1:{self.port + METRICS_PORT_OFFSET + number}/metrics"
-                with urllib.request.urlopen(address, timeout=10) as answer:
+                with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
                     scrapes.append(Scrape.parse(answer.read().decode(), names))
         return Scrape.sum_of(scrapes)
 
@@ -110,7 +110,7 @@ class DemoProcess:
 
     def wait(self) -> int:
         try:
-            return self.process.wait(STOP_TIMEOUT_S)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it does not end:\n{self.tail()}") from None
 
@@ -119,10 +119,7 @@ class DemoProcess:
         return [pid for pid, command in _processes() if self._is_broker(command)]
 
     def wait_until_nothing_is_left(self) -> None:
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while left := self.brokers():
-            assert time.monotonic() < deadline, f"these still run: {left}"
-            time.sleep(0.05)
+        until(lambda: not self.brokers(), "no broker is left", self.brokers)
 
     def cluster_ids(self) -> set[str]:
         found = set()

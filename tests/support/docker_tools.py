@@ -4,7 +4,8 @@ import functools
 import shutil
 import subprocess
 
-ANSWER_TIMEOUT_S = 20
+from tests.support.patience import PATIENCE_S
+
 HOW = "start one, or `tests/containers/local-docker.sh up` (Debian, as root) and set DOCKER_HOST as it says"
 
 
@@ -28,7 +29,7 @@ def compose_command() -> tuple[str, ...] | None:
     return ("docker-compose",) if shutil.which("docker-compose") else None
 
 
-def docker(*arguments: str, timeout_s: float = 60) -> str:
+def docker(*arguments: str, timeout_s: float = PATIENCE_S) -> str:
     """Run `docker`; returns what it printed, and fails with that and its errors on a non-zero exit."""
     done = subprocess.run(("docker", *arguments), capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"docker {' '.join(arguments)} exited {done.returncode}:\n{done.stdout}{done.stderr}"
@@ -37,6 +38,6 @@ def docker(*arguments: str, timeout_s: float = 60) -> str:
 
 def _succeeds(*command: str) -> bool:
     try:
-        return subprocess.run(command, capture_output=True, timeout=ANSWER_TIMEOUT_S, check=False).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -7,6 +7,8 @@ import subprocess
 import threading
 from pathlib import Path
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
 CACHE = ROOT / ".cache"
@@ -41,7 +43,7 @@ def command(tool: str, *arguments: str, heap: str = "256m") -> list[str]:
 def run(
     tool: str,
     *arguments: str,
-    timeout_s: float = 120,
+    timeout_s: float = PATIENCE_S,
     stdin: str | None = None,
     check: bool = True,
     heap: str = "256m",
@@ -64,7 +66,7 @@ def run(
     return output if with_errors else done.stdout
 
 
-def run_until(tool: str, *arguments: str, line: str, timeout_s: float = 60) -> str:
+def run_until(tool: str, *arguments: str, line: str, timeout_s: float = PATIENCE_S) -> str:
     """Run a tool that does not end by itself until a line of its output matches; returns what it had printed."""
     done = subprocess.Popen(command(tool, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     giving_up = threading.Timer(timeout_s, done.kill)

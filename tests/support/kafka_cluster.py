@@ -1,18 +1,16 @@
 """A cluster of Apache Kafka's processes with the surface of our own: it judges checkers, and benchmarks beside ours."""
 
-import contextlib
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.support import java_tools
-from tests.support.cluster_process import DEDICATED_CONTROLLER_ID, READY_TIMEOUT_S, Cluster
+from tests.support.cluster_process import DEDICATED_CONTROLLER_ID, Cluster
 from tests.support.kafka_peer import KafkaPeer
+from tests.support.patience import until
 
 SMALL_JVM: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -76,17 +74,10 @@ class KafkaNode(KafkaPeer):
             command = ["java", *self._jvm, *options, "kafka.Kafka", str(properties)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
-    def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+    def wait_until_ready(self) -> None:
         """The listener of a broker opens when the controller has let it in."""
-        assert self._process is not None, "the node was not started"
         port = self.port if "broker" in self.roles else self.controller_port
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            assert self._process.poll() is None, f"it ended with {self._process.returncode}:\n{self.log_tail()}"
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"Apache Kafka was not ready within {timeout_s} s:\n{self.log_tail()}")
+        until(lambda: self._listens(port), "Apache Kafka is ready", self.log_tail)
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -98,9 +89,6 @@ class KafkaNode(KafkaPeer):
         super().stop()
         assert self._process is not None
         return 0 if self._process.returncode == 128 + signal.SIGTERM else self._process.returncode
-
-    def log_tail(self, lines: int = 60) -> str:
-        return "\n".join(self.log_text().splitlines()[-lines:])
 
 
 class KafkaCluster(Cluster):

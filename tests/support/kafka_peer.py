@@ -4,17 +4,15 @@ import contextlib
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from tests.support import java_tools
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S, until
 
-READY_TIMEOUT_S = 90
 COMPLAINT = re.compile(r"\] (ERROR|FATAL) ")
-STOP_TIMEOUT_S = 60
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -87,6 +85,9 @@ class KafkaPeer:
             return self.log_file.read_text(errors="replace")
         return ""
 
+    def log_tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
     def complaints(self) -> list[str]:
         """What it logged that is not in order."""
         return [line for line in self.log_text().splitlines() if COMPLAINT.search(line)]
@@ -101,26 +102,29 @@ class KafkaPeer:
         with self.log_file.open("ab") as log:
             command = _java("kafka.Kafka", str(properties), log_directory=self.directory)
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise AssertionError(f"Apache Kafka ended with {self._process.returncode}: {self.complaints()}")
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return self
-            time.sleep(0.1)
-        raise AssertionError(f"Apache Kafka was not ready within {READY_TIMEOUT_S} s: {self.complaints()}")
+        until(lambda: self._listens(self.port), "Apache Kafka is ready", self.log_tail)
+        return self
+
+    def _listens(self, port: int) -> bool:
+        """Fails at once when it has ended."""
+        assert self._process is not None, "it was not started"
+        if self._process.poll() is not None:
+            raise AssertionError(f"Apache Kafka ended with {self._process.returncode}:\n{self.log_tail()}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
 
     def _format(self, properties: Path) -> None:
         features = [word for feature in self.features for word in ("--feature", feature)]
         cluster = "d2hlcnJ5LXRlc3QtcGVlcg"
         command = ["format", *self._format_options, "-t", cluster, "-c", str(properties), *features]
-        subprocess.run(_java("kafka.tools.StorageTool", *command), check=True, capture_output=True, timeout=60)
+        subprocess.run(_java("kafka.tools.StorageTool", *command), check=True, capture_output=True, timeout=PATIENCE_S)
 
     def stop(self) -> None:
         """SIGTERM: a controlled shutdown."""
         assert self._process is not None, "the peer was not started"
         self._process.terminate()
-        self._process.wait(STOP_TIMEOUT_S)
+        self._process.wait(PATIENCE_S)
 
     def kill(self) -> None:
         """kill -9."""

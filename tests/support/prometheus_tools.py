@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 
+from tests.support.patience import PATIENCE_S
+
 
 def why_not_available() -> str | None:
     """None when promtool can be run."""
@@ -11,4 +13,4 @@ def why_not_available() -> str | None:
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     """What promtool says to these arguments."""
-    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S)

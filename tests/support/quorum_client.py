@@ -1,7 +1,6 @@
 """Asks the controllers of a quorum on the wire, whoever wrote them, and reads the metadata log as brokers do."""
 
 import contextlib
-import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
@@ -15,17 +14,19 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.records.record_batch import batches
 from broker.schemas.cluster_metadata import MetadataRecord, decode
+from tests.support.patience import until
 from tests.support.wire_client import ConnectionClosed, WireClient
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)
-LEADER_TIMEOUT_S: Final = 60
+LOOK_S: Final = 5  # a controller that stands still is passed over, and asked again
+ANSWER_S: Final = 30  # then the leader is sought again
 OBSERVER_ID: Final = -1  # reads without a place in the quorum's list of observers
 
 
 def leader_by(port: int) -> tuple[int, int]:
     """(node id, epoch) when the controller at this port leads by its own word, else (-1, -1)."""
-    with contextlib.suppress(OSError, ConnectionClosed), WireClient(port, timeout_s=2) as client:
+    with contextlib.suppress(OSError, ConnectionClosed), WireClient(port, timeout_s=LOOK_S) as client:
         schema = client.request(ApiKey.DESCRIBE_QUORUM, 0)
         topic = schema.TopicData(topic_name=METADATA_TOPIC, partitions=(schema.PartitionData(partition_index=0),))
         answer = client.ask(ApiKey.DESCRIBE_QUORUM, 0, schema.DescribeQuorumRequest(topics=(topic,)))
@@ -57,17 +58,18 @@ class QuorumClient:
 
     def ask(self, api_key: ApiKey, version: int, entity: Any) -> Any:
         """The leader's answer; the leader is sought again when it is gone, or is none any more."""
-        deadline = time.monotonic() + LEADER_TIMEOUT_S
-        while True:
+
+        def answer() -> Any:
             try:
-                answer = self._connected(deadline).ask(api_key, version, entity)
+                answer = self._connected().ask(api_key, version, entity)
             except (OSError, ConnectionClosed):
                 answer = None
             if answer is not None and getattr(answer, "error_code", None) != ErrorCode.not_controller:
                 return answer
             self.close()
-            assert time.monotonic() < deadline, f"no controller answered {api_key.title}"
-            time.sleep(0.05)
+            return None
+
+        return until(answer, f"a controller answers {api_key.title}")
 
     def send(self, api_key: ApiKey, version: int, name: str, **fields: Any) -> Any:
         """`ask` with the request class of this name and its fields."""
@@ -170,12 +172,11 @@ class QuorumClient:
         if client is not None:
             client.close()
 
-    def _connected(self, deadline: float) -> WireClient:
-        while self._client is None:
+    def _connected(self) -> WireClient:
+        """To the controller that leads; ConnectionClosed when none does."""
+        if self._client is None:
             best = max((*leader_by(port)[::-1], port) for port in self.ports)
-            if best[0] >= 0:
-                self._client = WireClient(best[2])
-                break
-            assert time.monotonic() < deadline, "no controller leads"
-            time.sleep(0.1)
+            if best[0] < 0:
+                raise ConnectionClosed
+            self._client = WireClient(best[2], timeout_s=ANSWER_S)
         return self._client

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Coroutine, Iterable
 from typing import Final, Self, TypeVar
 
+from tests.support.patience import PATIENCE_S
+
 CLIENT: Final = "client"
 CONTROLLER: Final = "controller"
 CLIENT_ID_AT: Final = 12  # size, api key, api version, correlation id; then a nullable string in every header since v1
@@ -90,7 +92,7 @@ class Relays:
         self._call(self._reset(frozenset(pairs)))
 
     def _call(self, work: Coroutine[object, object, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     async def _listen(self, target: str, port: int, target_port: int) -> None:
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

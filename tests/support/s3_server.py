@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from broker.objectstore.s3_settings import S3Settings
+from tests.support.patience import PATIENCE_S, until
 from tests.support.s3_tools import weed_command
 
 ACCESS_KEY = "test"
@@ -30,8 +30,8 @@ REGION = "us-east-1"
 BUCKET = "wal"
 EXPRESS_BUCKET = "wal--use1-az4--x-s3"
 
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 5
+STOP_TIMEOUT_S = 5  # then it is killed
+ANSWER_S = 10  # it is asked again
 GRPC_OFFSET = 10_000  # weed takes a second port this much above each of its HTTP ports
 HTTP_PORTS = range(10_000, 20_000)  # so that those are others, and below the ephemeral range
 START_ATTEMPTS = 3  # a port may be taken by somebody else between the look and the start
@@ -62,8 +62,8 @@ class S3Server:
             access_key=ACCESS_KEY,
             secret_key=SECRET_KEY,
             path_style=True,
-            connect_timeout_seconds=10,
-            request_timeout_seconds=30,
+            connect_timeout_seconds=PATIENCE_S,
+            request_timeout_seconds=PATIENCE_S,
         )
 
     def command(self) -> Sequence[str]:
@@ -88,13 +88,11 @@ class S3Server:
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, env=self.environment(), cwd=self.directory
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while self._process.poll() is None and time.monotonic() < deadline:
-            if self.is_ready():
-                return True
-            time.sleep(0.05)
-        self.stop()
-        return False
+        until(lambda: self._has_ended() or self.is_ready(), f"{type(self).__name__} is ready", self.log_tail)
+        return not self._has_ended()
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def stop(self) -> None:
         assert self._process is not None, "it was not started"
@@ -195,7 +193,7 @@ class MotoServer(S3Server):
 
 def _status(url: str, method: str = "GET") -> int | None:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=5) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=ANSWER_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -12,9 +11,10 @@ from broker.common.identifiers import NO_EPOCH
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.server.supported_features import SUPPORTED_FEATURES
+from tests.support.patience import PATIENCE
 from tests.support.quorum_client import QuorumClient
 
-TIMEOUT: Final = timedelta(seconds=20)
+TIMEOUT: Final = PATIENCE
 UNKNOWN_EPOCH: Final = -1  # of a replica that never fetched: the controller does not compare it
 
 _chance = Chance()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TypeVar
 
-Server = TypeVar("Server")
+from tests.support.patience import PATIENCE_S
 
-START_TIMEOUT_S = 30
+Server = TypeVar("Server")
 
 
 @contextmanager
@@ -18,11 +18,11 @@ def in_thread(server: AbstractAsyncContextManager[Server]) -> Iterator[Server]:
     thread = threading.Thread(target=loop.run_forever, name="server", daemon=True)
     thread.start()
     try:
-        entered = asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(START_TIMEOUT_S)
+        entered = asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(PATIENCE_S)
         try:
             yield entered
         finally:
-            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(START_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(PATIENCE_S)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -11,6 +11,7 @@ from typing import Any, Final
 import confluent_kafka
 import confluent_kafka.admin
 
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 TIERED_TOPIC: Final = {"remote.storage.enable": "true"}
@@ -69,7 +70,7 @@ def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
     )
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
     for answer in admin.incremental_alter_configs([resource]).values():
-        answer.result(10)
+        answer.result(PATIENCE_S)
 
 
 class BulkWriter:
@@ -163,7 +164,7 @@ class BulkReader:
             [confluent_kafka.TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         )
 
-    def read(self, ends: Mapping[int, int], patience_s: float = 60) -> None:
+    def read(self, ends: Mapping[int, int], patience_s: float = PATIENCE_S) -> None:
         """Up to these offsets, exclusive; AssertionError for an error, a gap, or when nothing comes for so long."""
         began = last = time.monotonic()
         while any(self._offsets[partition] < end for partition, end in ends.items()):

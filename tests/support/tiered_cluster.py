@@ -7,11 +7,9 @@ log after every second record.  All but the active segment leaves the local disk
 import hashlib
 import itertools
 import json
-import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -30,10 +28,10 @@ from broker.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
 from broker.protocol.api_keys import ApiKey
 from broker.records.memory_records_builder import records_batch
 from tests.support.cluster_process import ClusterProcess
+from tests.support.patience import PATIENCE, PATIENCE_S, until
 from tests.support.remote_bucket import RemoteBucket, running_bucket, segments_of
 from tests.support.wire_client import WireClient
 
-PATIENCE_S: Final = 60
 VALUE_BYTES: Final = 1000
 METADATA_PARTITIONS: Final = 3
 ONE_BYTE: Final = {"local.retention.bytes": "1"}  # nothing but the active segment stays
@@ -156,7 +154,7 @@ class TieredCluster(ClusterProcess):
     # -- replicas ---------------------------------------------------------------------------------------------------
 
     def partition(self, topic: str, partition: int = 0) -> confluent_kafka.admin.PartitionMetadata:
-        return self.admin().list_topics(timeout=10).topics[topic].partitions[partition]
+        return self.admin().list_topics(timeout=PATIENCE_S).topics[topic].partitions[partition]
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Its node id; -1 for none."""
@@ -172,7 +170,7 @@ class TieredCluster(ClusterProcess):
             schema = client.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
             row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
             target = schema.ReassignableTopic(name=topic, partitions=(row,))
-            request = schema.AlterPartitionReassignmentsRequest(topics=(target,), timeout=timedelta(seconds=20))
+            request = schema.AlterPartitionReassignmentsRequest(topics=(target,), timeout=PATIENCE)
             answer = client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
         assert answer.responses[0].partitions[0].error_code == 0, answer
 
@@ -232,7 +230,7 @@ class TieredCluster(ClusterProcess):
                 replica_id=-1,
                 isolation_level=0,
                 topics=(schema.ListOffsetsTopic(name=topic, partitions=(row,)),),
-                timeout=timedelta(seconds=PATIENCE_S),
+                timeout=PATIENCE,
             )
             answer = client.ask(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request).topics[0].partitions[0]
         assert answer.error_code == 0, answer
@@ -258,7 +256,7 @@ class TieredCluster(ClusterProcess):
         """How the buckets of these brokers, or of all, fail from now on; `{}` is not at all."""
         for node_id in node_ids or self.node_ids:
             url = f"http://127.0.0.1:{self.broker(node_id).metrics_port}/faults"
-            urllib.request.urlopen(urllib.request.Request(url, json.dumps(faults).encode()), timeout=10).close()
+            urllib.request.urlopen(urllib.request.Request(url, json.dumps(faults).encode()), timeout=PATIENCE_S).close()
 
     def sum_of(self, metric: str, **labels: str) -> int:
         """Over the brokers that run."""
@@ -295,13 +293,6 @@ def settings_of(cluster: ClusterProcess, topic: str) -> dict[str, str]:
 
 
 # -- clients --------------------------------------------------------------------------------------------------------
-
-
-def until(is_so: Callable[[], object], what: str, found: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}; but {found()}"
-        time.sleep(0.05)
 
 
 def produce(
@@ -348,12 +339,14 @@ def consume(
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, partition, start)])
     found: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
+
+    def are_all_there() -> bool:
         for message in consumer.consume(count - len(found), timeout=0.2):
             assert message.error() is None, message.error().str()
             found.append((message.offset(), message.value()))
+        return len(found) >= count
+
+    until(are_all_there, f"{count} records come", lambda: f"{len(found)} came", every_s=0)
     consumer.close()
     return found
 

@@ -1,11 +1,12 @@
 """Broker processes, each in a zone of its own with a bucket of its own, for topics replicated through them."""
 
+import contextlib
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.cluster_process import ClusterProcess
+from tests.support.patience import PATIENCE_S, until
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 WAL_TOPIC = {"remote.wal.enable": "true"}
@@ -60,7 +61,7 @@ def s3_bucket(bucket: str, url: str) -> dict[str, str]:
 
 def leaders(cluster: WalCluster, topic: str) -> dict[int, int]:
     """By partition; -1 where there is none."""
-    known = cluster.admin().list_topics(timeout=10).topics[topic].partitions
+    known = cluster.admin().list_topics(timeout=PATIENCE_S).topics[topic].partitions
     return {number: partition.leader for number, partition in sorted(known.items())}
 
 
@@ -86,27 +87,32 @@ def warnings_logged(text: str) -> list[str]:
 
 
 def segment_files(cluster: WalCluster, topic: str, partition: int, node_id: int) -> dict[str, bytes]:
-    """The segments of a replica, by name."""
+    """The segments of a replica, by name; one that is deleted meanwhile is none."""
     directory = cluster.nodes[node_id].data / f"{topic}-{partition}"
-    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
+    found = {}
+    for path in sorted(directory.glob("*.log")):
+        with contextlib.suppress(FileNotFoundError):
+            found[path.name] = path.read_bytes()
+    return found
 
 
 def log_bytes(cluster: WalCluster, topic: str, partition: int, node_id: int) -> int:
     return sum(map(len, segment_files(cluster, topic, partition, node_id).values()))
 
 
-def wait_until_equal(cluster: WalCluster, topic: str, partitions: int, timeout_s: float = 60) -> None:
+def wait_until_equal(cluster: WalCluster, topic: str, partitions: int) -> None:
     """Until every replica of every partition has the same bytes in the same segments."""
-    deadline = time.monotonic() + timeout_s
     for partition in range(partitions):
-        while True:
-            replicas = {node: segment_files(cluster, topic, partition, node) for node in cluster.node_ids}
-            first = next(iter(replicas.values()))
-            if first and all(files == first for files in replicas.values()):
-                break
-            sizes = {node: sum(map(len, files.values())) for node, files in replicas.items()}
-            assert time.monotonic() < deadline, f"{topic}-{partition} differs: {sizes}"
-            time.sleep(0.1)
+        until(
+            lambda number=partition: _is_equal(cluster, topic, number),  # type: ignore[misc]
+            f"the replicas of {topic}-{partition} are equal",
+            lambda number=partition: {node: log_bytes(cluster, topic, number, node) for node in cluster.node_ids},  # type: ignore[misc]
+        )
+
+
+def _is_equal(cluster: WalCluster, topic: str, partition: int) -> bool:
+    first, *others = (segment_files(cluster, topic, partition, node) for node in cluster.node_ids)
+    return bool(first) and all(files == first for files in others)
 
 
 def received_bytes(cluster: WalCluster, topic: str) -> dict[str, int]:

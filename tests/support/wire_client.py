@@ -8,6 +8,7 @@ from typing import Any, Self
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.requests import decode_response, encode_request
 from broker.protocol.response_schema import RequestSchema
+from tests.support.patience import PATIENCE_S
 
 LENGTH = struct.Struct(">i")
 
@@ -20,7 +21,7 @@ class WireClient:
     """One blocking connection."""
 
     def __init__(
-        self, port: int, host: str = "127.0.0.1", timeout_s: float = 15, receive_buffer_bytes: int | None = None
+        self, port: int, host: str = "127.0.0.1", timeout_s: float = PATIENCE_S, receive_buffer_bytes: int | None = None
     ) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
         if receive_buffer_bytes is not None:
@@ -55,7 +56,7 @@ class WireClient:
         """The classes to build a request with."""
         return RequestSchema.of(api_key, version)
 
-    def is_closed(self, timeout_s: float = 10) -> bool:
+    def is_closed(self, timeout_s: float = PATIENCE_S) -> bool:
         """Whether the broker closes the connection, without a byte before it."""
         self._socket.settimeout(timeout_s)
         try:

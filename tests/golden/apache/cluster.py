@@ -1,6 +1,5 @@
 """Fill a broker, Apache Kafka or ours, with one of each kind of thing that it keeps on its disk."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.records.record_batch import batches
+from tests.support.patience import PATIENCE_S, until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUPS = {"readers": ["orders", "codecs"], "others": ["orders"], "none": ["orders"]}
@@ -45,7 +45,7 @@ class Cluster:
         admin = AdminClient(self._bootstrap)
         topics = [NewTopic(name, count, 1, config=config) for name, (count, config) in TOPICS.items()]
         for future in admin.create_topics(topics).values():
-            future.result(30)
+            future.result(PATIENCE_S)
 
     def fill(self, turn: int) -> None:
         """Everything once; each turn has records of its own."""
@@ -75,12 +75,12 @@ class Cluster:
             headers = [("turn", str(turn).encode())] if number % 3 == 0 else None
             producer.produce(topic, value, key=str(number), partition=number % partitions, headers=headers)
             if settings.get("linger.ms") is None and number % 3 == 0:
-                producer.flush(30)
-        assert producer.flush(30) == 0
+                producer.flush(PATIENCE_S)
+        assert producer.flush(PATIENCE_S) == 0
 
     def _transactional(self, transactional_id: str) -> confluent_kafka.Producer:
         producer = self._producer({"transactional.id": transactional_id, "transaction.timeout.ms": 900_000})
-        producer.init_transactions(60)
+        producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
         return producer
 
@@ -88,37 +88,37 @@ class Cluster:
         producer = self._transactional(transactional_id)
         for number in range(8):
             producer.produce("transactions", f"{transactional_id} {turn} {commit} {number}" + "y" * 100, partition=0)
-            producer.flush(30)
-        (producer.commit_transaction if commit else producer.abort_transaction)(60)
+            producer.flush(PATIENCE_S)
+        (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
 
     def _interleaved_transactions(self, turn: int) -> None:
         one, other = self._transactional("one"), self._transactional("other")
         for number in range(4):
             for producer in (one, other):
                 producer.produce("transactions", f"interleaved {turn} {number}", partition=0)
-                producer.flush(30)
-        other.abort_transaction(60)
+                producer.flush(PATIENCE_S)
+        other.abort_transaction(PATIENCE_S)
         one.produce("transactions", f"interleaved {turn} last", partition=0)
-        one.flush(30)
-        one.commit_transaction(60)
+        one.flush(PATIENCE_S)
+        one.commit_transaction(PATIENCE_S)
 
     def begin_transaction(self, transactional_id: str) -> None:
         producer = self._transactional(transactional_id)
         for number in range(3):
             producer.produce("transactions", f"{transactional_id} {number}", partition=0)
-            producer.flush(30)
+            producer.flush(PATIENCE_S)
         self._open.append(producer)  # not ended
 
     def abort_open_transactions(self) -> None:
         while self._open:
-            self._open.pop().abort_transaction(60)
+            self._open.pop().abort_transaction(PATIENCE_S)
 
     def _compactable(self, turn: int) -> None:
         producer = self._producer({"enable.idempotence": True})
         for number in range(120):
             value = None if number % 17 == 0 else f"compacted {turn} {number} " + "z" * 60
             producer.produce("compacted", value, key=f"key-{number % 13}", partition=0)
-            producer.flush(30)
+            producer.flush(PATIENCE_S)
 
     def _read(self, group: str, topic: str, count: int) -> None:
         consumer = confluent_kafka.Consumer(
@@ -126,8 +126,12 @@ class Cluster:
         )
         consumer.subscribe([topic])
         messages: list[confluent_kafka.Message] = []
-        while len(messages) < count:
-            messages += consumer.consume(count - len(messages), 1)
+
+        def are_read() -> bool:
+            messages.extend(consumer.consume(count - len(messages), 1))
+            return len(messages) >= count
+
+        until(are_read, f"{count} records of {topic}", lambda: len(messages), every_s=0)
         for message in messages[-3:]:
             assert message.error() is None
             consumer.commit(message, asynchronous=False)
@@ -136,20 +140,15 @@ class Cluster:
     def trim(self, offset: int) -> None:
         admin = AdminClient(self._bootstrap)
         partition = confluent_kafka.TopicPartition("trimmed", 0, offset)
-        admin.delete_records([partition])[partition].result(30)
+        admin.delete_records([partition])[partition].result(PATIENCE_S)
 
     def wait_for_the_cleaner(self) -> None:
         """Until nothing but the active segment of the compacted topic holds a key twice."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            segments = sorted((self._data / "compacted-0").glob("*.log"))[:-1]
-            keys = [
-                record.key
-                for segment in segments
-                for batch in batches(segment.read_bytes())
-                for record in batch.records()
-            ]
-            if keys and len(keys) == len(set(keys)):
-                return
-            time.sleep(0.5)
-        raise AssertionError("the log cleaner did nothing")
+        until(self._is_cleaned, "the log cleaner has done its work", every_s=0.5)
+
+    def _is_cleaned(self) -> bool:
+        segments = sorted((self._data / "compacted-0").glob("*.log"))[:-1]
+        keys = [
+            record.key for segment in segments for batch in batches(segment.read_bytes()) for record in batch.records()
+        ]
+        return bool(keys) and len(keys) == len(set(keys))

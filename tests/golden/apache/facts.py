@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +11,12 @@ from broker.common.identifiers import uuid_to_text
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
 from broker.records.record_batch import RecordBatch, batches
+from tests.support.patience import until
 from tests.support.wire_client import WireClient
 
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 TOPIC_CONFIG = 1  # DescribeConfigs: where a value comes from
-READY_TIMEOUT_S = 60
 EPOCHS_ASKED = 6
 
 Facts = dict[str, Any]
@@ -25,7 +24,7 @@ Facts = dict[str, Any]
 
 def describe(port: int, groups: dict[str, list[str]]) -> Facts:
     """Topics with everything in them, and what the groups committed for the given topics."""
-    with WireClient(port, timeout_s=30) as client:
+    with WireClient(port) as client:
         topics = _topics(client)
         return {
             "topics": {name: _topic(client, name, *topics[name]) for name in sorted(topics)},
@@ -42,14 +41,14 @@ def _topics(client: WireClient) -> dict[str, tuple[str, int]]:
     request = schema.MetadataRequest(
         topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while True:
+
+    def are_led() -> Any:
         rows = client.ask(ApiKey.METADATA, 12, request).topics
         errors = {row.error_code for row in rows} | {part.error_code for row in rows for part in row.partitions}
-        if rows and errors == {ErrorCode.none}:
-            return {row.name: (uuid_to_text(row.topic_id), len(row.partitions)) for row in rows}
-        assert time.monotonic() < deadline, errors
-        time.sleep(0.05)
+        return rows if errors == {ErrorCode.none} else ()
+
+    rows = until(are_led, "every partition has a leader", lambda: client.ask(ApiKey.METADATA, 12, request))
+    return {row.name: (uuid_to_text(row.topic_id), len(row.partitions)) for row in rows}
 
 
 def _topic(client: WireClient, name: str, topic_id: str, partitions: int) -> Facts:
@@ -133,13 +132,12 @@ def _list_offset(
     row = schema.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
     topic = schema.ListOffsetsTopic(name=name, partitions=(row,))
     request = schema.ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=(topic,))
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while True:
+
+    def of_the_leader() -> Any:  # a new one may need a moment
         (answer,) = client.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions
-        if answer.error_code is not ErrorCode.not_leader_or_follower:  # a new leader may need a moment
-            break
-        assert time.monotonic() < deadline, (name, index)
-        time.sleep(0.05)
+        return None if answer.error_code is ErrorCode.not_leader_or_follower else answer
+
+    answer = until(of_the_leader, f"{name}-{index} has a leader")
     assert answer.error_code is ErrorCode.none, (name, index, timestamp, answer)
     return [answer.timestamp, answer.offset]
 
@@ -224,13 +222,13 @@ def _offsets(client: WireClient, group: str, topics: dict[str, int]) -> list[lis
         for name, count in topics.items()
     )
     request = schema.OffsetFetchRequest(group_id=group, topics=asked, require_stable=False)
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while True:
+
+    def of_the_coordinator() -> Any:
         answer = client.ask(ApiKey.OFFSET_FETCH, 7, request)
-        if answer.error_code not in (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator):
-            break
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.05)
+        loading = (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator)
+        return None if answer.error_code in loading else answer
+
+    answer = until(of_the_coordinator, f"{group} has a coordinator")
     assert answer.error_code is ErrorCode.none, answer
     return [
         [topic.name, part.partition_index, part.committed_offset, part.committed_leader_epoch, part.metadata]

@@ -8,7 +8,6 @@ import csv
 import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.requests import decode_response
 from broker.records.memory_records_builder import records_batch
+from tests.support.patience import PATIENCE, until
 from tests.support.requests_corpus import RecordedRequest, recorded_requests
 from tests.support.wire_client import LENGTH, ConnectionClosed, WireClient
 
@@ -25,9 +25,6 @@ DIFFERENCES = Path(__file__).with_name("differences.tsv")
 
 CLOSED = "closed"
 SILENT = "no answer"
-TIMEOUT_S = 5
-
-SECOND = timedelta(seconds=1)
 TOPICS = {"t1": 4, "t2": 4, "foo": 4, "tt": 2}
 RECORDS = 10
 GROUPS, TRANSACTIONAL_IDS = ("g1", "g2"), ("tx", "tx1")
@@ -76,7 +73,7 @@ def outcomes(port: int) -> Iterator[Outcome]:
 def ask(port: int, request: RecordedRequest) -> tuple[str, Any]:
     """The outcome of one request, and its answer if there is one."""
     api_key = ApiKey(request.api_key)
-    with WireClient(port, timeout_s=TIMEOUT_S) as client:
+    with WireClient(port) as client:
         client.send_bytes(LENGTH.pack(len(request.frame)) + request.frame)
         try:
             frame = client.receive_frame()
@@ -156,18 +153,18 @@ class World:
         topic = schema.CreatableTopic(
             name=name, num_partitions=TOPICS[name], replication_factor=1, assignments=(), configs=()
         )
-        request = schema.CreateTopicsRequest(topics=(topic,), timeout=10 * SECOND, validate_only=False)
+        request = schema.CreateTopicsRequest(topics=(topic,), timeout=PATIENCE, validate_only=False)
         (row,) = self._client.ask(ApiKey.CREATE_TOPICS, 7, request).topics
         assert row.error_code is ErrorCode.none, row
-        _until(lambda: self._partition_errors(name) == {ErrorCode.none})
+        until(lambda: self._partition_errors(name) == {ErrorCode.none}, f"{name} is there")
         for partition in range(TOPICS[name]):
             self._fill(name, partition)
 
     def _delete(self, name: str) -> None:
         schema = self._client.request(ApiKey.DELETE_TOPICS, 5)
-        request = schema.DeleteTopicsRequest(topic_names=(name,), timeout=10 * SECOND)
+        request = schema.DeleteTopicsRequest(topic_names=(name,), timeout=PATIENCE)
         self._client.ask(ApiKey.DELETE_TOPICS, 5, request)
-        _until(lambda: self._partition_errors(name) == {ErrorCode.unknown_topic_or_partition})
+        until(lambda: self._partition_errors(name) == {ErrorCode.unknown_topic_or_partition}, f"{name} is gone")
 
     def _partition_errors(self, name: str) -> set[ErrorCode]:
         schema = self._client.request(ApiKey.METADATA, 12)
@@ -179,7 +176,7 @@ class World:
         return {row.error_code, *(partition.error_code for partition in row.partitions)}
 
     def _fill(self, name: str, partition: int) -> None:
-        _until(lambda: self._produce(name, partition) is ErrorCode.none)  # a new leader may need a moment
+        until(lambda: self._produce(name, partition) is ErrorCode.none, f"{name}-{partition} has a leader")
 
     def _produce(self, name: str, partition: int) -> ErrorCode:
         schema = self._client.request(ApiKey.PRODUCE, 12)
@@ -187,7 +184,7 @@ class World:
         data = schema.TopicProduceData(
             name=name, partition_data=(schema.PartitionProduceData(index=partition, records=records),)
         )
-        request = schema.ProduceRequest(transactional_id=None, acks=-1, timeout=10 * SECOND, topic_data=(data,))
+        request = schema.ProduceRequest(transactional_id=None, acks=-1, timeout=PATIENCE, topic_data=(data,))
         error: ErrorCode = self._client.ask(ApiKey.PRODUCE, 12, request).responses[0].partition_responses[0].error_code
         assert error in (ErrorCode.none, ErrorCode.not_leader_or_follower), error
         return error
@@ -196,11 +193,7 @@ class World:
         schema = self._client.request(ApiKey.FIND_COORDINATOR, 3)
         request = schema.FindCoordinatorRequest(key=key, key_type=kind)
         refusals = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
-        _until(lambda: self._client.ask(ApiKey.FIND_COORDINATOR, 3, request).error_code not in refusals)
-
-
-def _until(condition: Any, timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the world is not what it should be"
-        time.sleep(0.01)
+        until(
+            lambda: self._client.ask(ApiKey.FIND_COORDINATOR, 3, request).error_code not in refusals,
+            f"{key} has a coordinator",
+        )

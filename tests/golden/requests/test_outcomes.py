@@ -10,7 +10,7 @@ from tests.support.requests_corpus import recorded_requests
 
 from .outcomes import Difference, outcomes, read_differences, read_table
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 TABLE = {row.name: row.outcome for row in read_table()}
 DIFFERENCES = read_differences()
