@@ -2,12 +2,15 @@
 
 `WHERRY_REQUIRE=java,kcat,s3,browser,promtool,containers,checkout` (set by continuous integration) turns skips of these
 markers into failures.
+
+Hypothesis judges no time: how long an example takes is how busy the machine is.
 """
 
 import os
 import shutil
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 
 from tests.support import chromium, docker_tools, java_tools, prometheus_tools, readme, s3_tools
@@ -21,6 +24,9 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "checkout": readme.why_no_fresh_checkout,
     "kcat": lambda: None if shutil.which("kcat") else "kcat is missing: install Debian's package kcat",
 }
+
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

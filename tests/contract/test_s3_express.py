@@ -63,13 +63,13 @@ async def test_sessions_of_twenty_seconds_revoked_in_the_middle_of_a_run(seaweed
 
 
 async def test_a_session_in_use_is_replaced_before_its_end_and_an_idle_one_is_not(seaweed: SeaweedServer) -> None:
-    async with express(seaweed, refresh_seconds=0.05) as (shim, store):
-        await asyncio.sleep(0.15)
+    async with express(seaweed, refresh_seconds=0.3) as (shim, store):
+        await asyncio.sleep(0.5)
         assert shim.sessions_created == 0  # nothing was asked
         await store.put("fresh/a", b"x")
-        await eventually(lambda: shim.sessions_created == 2, "the session is replaced")
+        await eventually(lambda: shim.sessions_created >= 2, "the session is replaced")
         requests = shim.requests.total()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1)
         assert shim.requests.total() == requests
         await store.put("fresh/b", b"x")
         assert (await store.head("fresh/b")).size_bytes == 1

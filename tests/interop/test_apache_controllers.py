@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from broker.protocol.api_keys import ApiKey
+from broker.schemas.cluster_metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from tests.cluster.history import Verdict, judge
 from tests.cluster.load import LibrdkafkaProducer, read_log
 from tests.cluster.replicas import wait_for_identical
@@ -190,17 +191,32 @@ def test_33_and_30_a_slow_follower_leaves_the_isr_and_comes_back_without_being_f
         before = quorum.metadata.image().topics.by_name[topic].partitions
         leader = before[0].leader
         follower = min(ALL - {leader})
+        since = len(quorum.metadata.batches)
         quorum.cluster.pause(follower)
         try:
-            until(lambda: quorum.isrs(topic)[0] == ALL - {follower}, "shrunk")
-            assert not quorum.is_fenced(follower)
+            until(lambda: follower not in quorum.isrs(topic)[0], "shrunk")
+            assert not is_fenced_when_it_leaves(quorum, topic, follower, since)
         finally:
             quorum.cluster.resume(follower)
         acknowledged(producer, 10)
         until(lambda: quorum.isrs(topic)[0] == ALL, "expanded")
         after = quorum.metadata.partition(topic)
         assert (after.leader, after.leader_epoch) == (leader, before[0].leader_epoch)
-        assert after.partition_epoch == before[0].partition_epoch + 2
+        assert after.partition_epoch >= before[0].partition_epoch + 2  # more where others are slow for a moment
+
+
+def is_fenced_when_it_leaves(quorum: Quorum, topic: str, node_id: int, since: int) -> bool:
+    """Whether it left the in-sync replicas of partition 0 because it was fenced: as the log has it, not the clock."""
+    topic_id = quorum.metadata.topic_id(topic)
+    for _, _, records in quorum.metadata.batches[since:]:
+        registrations = (each for each in records if isinstance(each, BrokerRegistrationChangeRecord))
+        if any(each.broker_id == node_id and each.fenced == 1 for each in registrations):
+            return True
+        changes = (each for each in records if isinstance(each, PartitionChangeRecord))
+        own = (each for each in changes if (each.topic_id, each.partition_id) == (topic_id, 0))
+        if any(each.isr is not None and node_id not in each.isr for each in own):
+            return False
+    raise AssertionError(f"{node_id} is in sync")
 
 
 def test_23_and_18_a_killed_leader_is_replaced_and_joins_again(quorum: Quorum) -> None:
@@ -255,7 +271,7 @@ def test_08_27_39_the_active_controller_is_killed_while_a_producer_and_an_admin_
         quorum.controllers.wait_for_leader(epoch)
         acknowledged(producer, 10)
         for name, answer in asked.items():  # made, made before the answer was lost, or given up: never twice
-            error = answer.exception(60)
+            error = answer.exception(PATIENCE_S)
             code = error.args[0].name() if error is not None else "NO_ERROR"
             assert code in ("NO_ERROR", "TOPIC_ALREADY_EXISTS", "REQUEST_TIMED_OUT", "_TIMED_OUT"), (name, error)
         quorum.metadata.close()

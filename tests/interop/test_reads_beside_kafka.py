@@ -13,12 +13,11 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.memory_records_builder import records_batch
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.wire_client import WireClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
-TIMEOUT = timedelta(seconds=10)
 NOW = 1_700_000_000_000
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 MISSING_TOPIC_ID = uuid.UUID(int=777)
@@ -48,7 +47,7 @@ class Reader:
         new = schema.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
         )
-        asked = schema.CreateTopicsRequest(topics=(new,), timeout=TIMEOUT, validate_only=False)
+        asked = schema.CreateTopicsRequest(topics=(new,), timeout=PATIENCE, validate_only=False)
         (created,) = self.client.ask(ApiKey.CREATE_TOPICS, 7, asked).topics
         assert created.error_code is ErrorCode.none
         self.topic_ids[name] = created.topic_id
@@ -67,7 +66,7 @@ class Reader:
         records = bytes(records_batch(*((timestamp + index, b"k", value) for index, value in enumerate(values))))
         row = schema.PartitionProduceData(index=partition, records=records)
         data = schema.TopicProduceData(name=topic, topic_id=None, partition_data=(row,))
-        asked = schema.ProduceRequest(transactional_id=None, acks=-1, timeout=TIMEOUT, topic_data=(data,))
+        asked = schema.ProduceRequest(transactional_id=None, acks=-1, timeout=PATIENCE, topic_data=(data,))
         (answer,) = self.client.ask(ApiKey.PRODUCE, 9, asked).responses[0].partition_responses
         assert answer.error_code is ErrorCode.none
 
@@ -75,7 +74,7 @@ class Reader:
         schema = self.client.request(ApiKey.DELETE_RECORDS, 2)
         row = schema.DeleteRecordsPartition(partition_index=partition, offset=offset)
         asked = schema.DeleteRecordsRequest(
-            topics=(schema.DeleteRecordsTopic(name=topic, partitions=(row,)),), timeout=TIMEOUT
+            topics=(schema.DeleteRecordsTopic(name=topic, partitions=(row,)),), timeout=PATIENCE
         )
         self.client.ask(ApiKey.DELETE_RECORDS, 2, asked)
 
@@ -140,7 +139,7 @@ class Reader:
             )
             for topic, index, timestamp, epoch in asked
         )
-        request = schema.ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=topics, timeout=TIMEOUT)
+        request = schema.ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=topics, timeout=PATIENCE)
         answer = self.client.ask(ApiKey.LIST_OFFSETS, version, request)
         return [
             (topic.name, each.partition_index, each.error_code.name, each.timestamp, each.offset)

@@ -22,7 +22,7 @@ from tests.support import java_tools
 from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_process import ClusterProcess
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_S, until
 from tests.support.tiered_topics import DISABLED, FIT, MISFITS, READ_ONLY, TIERED, WITHOUT_DELETION
 
 from .apache_versions import need
@@ -57,7 +57,7 @@ def tiering_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
 
 def said_against(bootstrap: str, ask: Callable[[AdminClient], Any]) -> confluent_kafka.KafkaError | None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    failure = ask(admin).exception(30)
+    failure = ask(admin).exception(PATIENCE_S)
     return None if failure is None else failure.args[0]
 
 

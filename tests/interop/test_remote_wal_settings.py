@@ -6,11 +6,11 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.wal_cluster import WalCluster, log_bytes, received_bytes, wait_until_equal
 
 pytestmark = pytest.mark.interop
@@ -40,7 +40,7 @@ def create(broker: BrokerProcess, topic: str, **config: str) -> confluent_kafka.
     """What the broker says against it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     given = {name.replace("_", "."): value for name, value in config.items()}
-    failure = admin.create_topics([NewTopic(topic, 1, 1, config=given)])[topic].exception(30)
+    failure = admin.create_topics([NewTopic(topic, 1, 1, config=given)])[topic].exception(PATIENCE_S)
     return None if failure is None else failure.args[0]
 
 
@@ -131,12 +131,23 @@ def test_the_list_takes_effect_while_the_cluster_runs(tmp_path: Path) -> None:
         ):
             if change is not None:
                 java_tools.run("ConfigCommand", *everyone, *change)
-                time.sleep(1)  # each broker hears of it within a heartbeat of the metadata
+                is_on = change[0] == "--add-config"
+                until(lambda: all(said == is_on for said in are_listed(cluster)), "every broker knows")  # noqa: B023
+                time.sleep(1)  # fetches that were under way have ended
             produce(cluster, topic)
             wait_until_equal(cluster, topic, 1)
             sizes.append(log_bytes(cluster, topic, 0, 1))
         before, between, after = sizes[0], sizes[1] - sizes[0], sizes[2] - sizes[1]
         assert received_bytes(cluster, topic) == {"fetch": 2 * (before + after), "wal": 2 * between}
+
+
+def are_listed(cluster: WalCluster) -> Iterator[bool]:
+    """Whether the list has something, as each broker says for itself."""
+    admin = cluster.admin()
+    for node_id in cluster.node_ids:
+        resource = ConfigResource(ResourceType.BROKER, str(node_id))
+        described = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        yield "listed-" in (described["remote.wal.topics"].value or "")
 
 
 def produce(cluster: WalCluster, topic: str) -> None:

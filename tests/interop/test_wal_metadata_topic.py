@@ -70,7 +70,7 @@ def read_events(cluster: WalCluster) -> list[tuple[int, RemoteWalMetadataRecord]
     events: list[tuple[int, RemoteWalMetadataRecord]] = []
     ended: set[int] = set()
     while len(ended) < PARTITIONS:
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"only {ended} were read to their ends"
         error, place, value = message.error(), message.partition(), message.value()
         assert place is not None

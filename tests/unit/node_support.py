@@ -7,8 +7,7 @@ from pathlib import Path
 
 from broker.config.broker_config import DEFAULT_SINGLE_NODE, BrokerConfig
 from broker.node import Node
-
-BOUND_S = 20  # of any wait: generous, for a busy machine
+from tests.support.patience import PATIENCE_S
 
 
 def node_config(directory: Path, **properties: str) -> BrokerConfig:
@@ -29,10 +28,10 @@ def node_config(directory: Path, **properties: str) -> BrokerConfig:
 @asynccontextmanager
 async def running_node(config: BrokerConfig) -> AsyncIterator[Node]:
     node = Node(config)
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         await node.start()
     try:
         yield node
     finally:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             await node.stop()

@@ -9,13 +9,13 @@ from broker.network.broker_client import BrokerClient
 from broker.network.byte_stream import AsyncioNetwork
 from broker.node import Node
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
 from broker.replication.fetch_params import FetchParams, FetchPartition, FetchPartitionResult
 from broker.server.controller_finder import Endpoint
 from broker.server.metadata_publisher import MetadataPublisher
+from tests.support.patience import PATIENCE, PATIENCE_MS, eventually
 from tests.support.sim_loop import SimLoop, simulate
-from tests.unit.node_support import BOUND_S, node_config, running_node
+from tests.unit.node_support import node_config, running_node
 from tests.unit.server.link_support import CONTROLLER, IDENTITY, FakeConnection, FakeController
 
 
@@ -25,13 +25,12 @@ async def create_topic(node: Node, name: str) -> None:
     client = BrokerClient("127.0.0.1", node.broker.ports["PLAINTEXT"], "test")
     schema = RequestSchema.of(ApiKey.CREATE_TOPICS, 7)
     topic = schema.CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())
-    request = schema.CreateTopicsRequest(topics=(topic,), timeout=milliseconds(10_000), validate_only=False)
-    answer = await client.send(ApiKey.CREATE_TOPICS, 7, request, 10_000)
+    request = schema.CreateTopicsRequest(topics=(topic,), timeout=PATIENCE, validate_only=False)
+    answer = await client.send(ApiKey.CREATE_TOPICS, 7, request, PATIENCE_MS)
     await client.close()
     assert answer.topics[0].error_code is ErrorCode.none
-    async with asyncio.timeout(BOUND_S):
-        while node.broker.replicas.hosted_partition(TopicPartition(name, 0)) is None:
-            await asyncio.sleep(0.005)
+    replicas = node.broker.replicas
+    await eventually(lambda: replicas.hosted_partition(TopicPartition(name, 0)), f"{name} is led", every_s=0.005)
 
 
 def fetch_error(node: Node, topic: str) -> ErrorCode:
@@ -81,12 +80,11 @@ async def test_a_dynamic_setting_reaches_the_brokers_config(tmp_path: Path) -> N
         resource = schema.AlterConfigsResource(resource_type=4, resource_name="1", configs=(change,))
         request = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
         client = BrokerClient("127.0.0.1", node.broker.ports["PLAINTEXT"], "test")
-        answer = await client.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, 10_000)
+        answer = await client.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, PATIENCE_MS)
         await client.close()
         assert answer.responses[0].error_code is ErrorCode.none
-        async with asyncio.timeout(BOUND_S):
-            while node.broker.config.current.max_connections != 77:
-                await asyncio.sleep(0.005)
+        config = node.broker.config
+        await eventually(lambda: config.current.max_connections == 77, "the setting is there", every_s=0.005)
 
 
 def test_the_link_to_the_controller_has_the_times_of_the_settings(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from broker.common.disk import InlineDiskExecutor
 from broker.common.tasks import BackgroundTasks
 from broker.config.config_holder import ConfigHolder
 from broker.log.log_housekeeper import LogHousekeeper
+from tests.support.patience import eventually
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.log.log_world import NOW_MS, LogWorld, broker_config, topic_config
 
@@ -154,9 +155,11 @@ async def test_the_tasks_do_their_work() -> None:
         world.keeper.start(tasks)
         world.keeper.flush_later(world.log)
         world.keeper.delete_later([file], 0)
-        async with asyncio.timeout(5):
-            while world.log.producer_count or world.disk.exists(file) or world.log.size_bytes:
-                await asyncio.sleep(0.001)
+        await eventually(
+            lambda: not (world.log.producer_count or world.disk.exists(file) or world.log.size_bytes),
+            "all is deleted",
+            every_s=0.001,
+        )
     assert world.log.segments.base_offsets == [3]
 
 

@@ -16,6 +16,7 @@ from broker.server.api_registry import handles_frames
 from broker.server.request_context import RequestContext
 from broker.server.response_slot import ResponseSlot
 from broker.server.socket_server import SocketServer
+from tests.support.patience import PATIENCE_S, eventually
 from tests.support.requests_corpus import recorded_requests
 from tests.support.socket_harness import listening, server_of
 
@@ -57,7 +58,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
 
     def run_in_loop(story: Coroutine[Any, Any, Any]) -> None:
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(story, 20))
+            runner.run(asyncio.wait_for(story, PATIENCE_S))
 
     return run_in_loop
 
@@ -130,8 +131,7 @@ def test_max_connections_per_ip_refuses_the_next_one(run: Run) -> None:
             assert await pairs[2][0].read() == b""
             assert server.connection_count == 2
             pairs[0][1].close()
-            while server.connection_count == 2:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: server.connection_count < 2, "the first one is forgotten", every_s=0.01)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(struct.pack(">i", len(API_VERSIONS_0)) + API_VERSIONS_0)
             assert (await read_answer(reader))[4:6] == b"\0\0"
@@ -163,8 +163,7 @@ def test_a_client_that_vanishes_is_forgotten(run: Run) -> None:
             writer.write(frame(1, 4, 1) + frame(0, 3, 2, b"x" * 100_000)[:5000])
             await asyncio.sleep(0.05)
             writer.transport.abort()
-            while server.connection_count:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: not server.connection_count, "it is forgotten", every_s=0.01)
             assert server.byte_budget.used_bytes == 0
             assert server.metrics.connections == {"PLAINTEXT": 0}
 

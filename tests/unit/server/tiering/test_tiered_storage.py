@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,14 @@ from broker.config.setting import ConfigError
 from broker.metrics.exposition import text_parts
 from broker.node import Node
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
 from broker.records.record_batch import batches
 from broker.replication.remote_log import RemoteFetch
 from broker.server.auto_topic_creation_manager import CREATE_TOPICS_VERSION, creatable_topic
 from broker.server.topic_spec import TopicSpec
 from tests.support.builders import batch
-from tests.unit.node_support import BOUND_S, node_config, running_node
+from tests.support.patience import PATIENCE, eventually
+from tests.unit.node_support import node_config, running_node
 
 ORDERS = TopicPartition("orders", 0)
 METADATA_PARTITIONS = 3
@@ -49,21 +49,15 @@ def broker_of(node: Node) -> BrokerServer:
     return node.broker
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def create(broker: BrokerServer) -> None:
     configs = {"remote.storage.enable": "true", "internal.segment.bytes": "200", "retention.ms": "-1"}
     request = RequestSchema.of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION).CreateTopicsRequest(
         topics=(creatable_topic(TopicSpec(ORDERS.topic, 1, 1, configs)),),
-        timeout=milliseconds(BOUND_S * 1000),
+        timeout=PATIENCE,
         validate_only=False,
     )
     await broker.forwarding.send(request)
-    await until(lambda: broker.replicas.hosted_partition(ORDERS))
+    await eventually(lambda: broker.replicas.hosted_partition(ORDERS), "it is led")
 
 
 async def fill(broker: BrokerServer) -> None:
@@ -71,7 +65,7 @@ async def fill(broker: BrokerServer) -> None:
     for number in range(BATCHES):
         broker.replicas.append_now(ORDERS, batch(b"%d" % number * 80))
     local = broker.replicas.partition(ORDERS).log
-    await until(lambda: local.highest_remote_offset == BATCHES - 2)
+    await eventually(lambda: local.highest_remote_offset == BATCHES - 2, "segments are copied")
 
 
 async def test_closed_segments_are_copied_and_read_back(node: Node, tmp_path: Path) -> None:
@@ -86,7 +80,7 @@ async def test_closed_segments_are_copied_and_read_back(node: Node, tmp_path: Pa
 
 async def test_the_metadata_topic_is_made_as_the_settings_say(node: Node) -> None:
     broker = broker_of(node)
-    await until(lambda: broker.cache.topic(REMOTE_LOG_METADATA_TOPIC))
+    await eventually(lambda: broker.cache.topic(REMOTE_LOG_METADATA_TOPIC), "the topic is there")
     topic = broker.cache.topic(REMOTE_LOG_METADATA_TOPIC)
     assert topic is not None
     assert len(topic.partitions) == METADATA_PARTITIONS
@@ -112,13 +106,13 @@ async def test_how_far_reads_look_ahead_is_a_setting(tmp_path: Path, chunks: int
 async def test_a_metadata_topic_of_another_size_ends_the_broker(tmp_path: Path) -> None:
     """What is told of a partition would be looked for in another place."""
     async with running_node(node_config(tmp_path / "data", **settings_of(tmp_path))) as first:
-        await until(lambda: broker_of(first).cache.topic(REMOTE_LOG_METADATA_TOPIC))
+        await eventually(lambda: broker_of(first).cache.topic(REMOTE_LOG_METADATA_TOPIC), "the topic is there")
     told: list[BaseException] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
     changed = {"rlmm_config_remote_log_metadata_topic_num_partitions": str(METADATA_PARTITIONS + 1)}
     async with running_node(node_config(tmp_path / "data", **settings_of(tmp_path, **changed))):
-        await until(lambda: told)
+        await eventually(lambda: told, "it is told")
     assert str(METADATA_PARTITIONS + 1) in str(told[0])
 
 

@@ -1,4 +1,3 @@
-import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,8 @@ from broker.node import Node
 from broker.schemas.remote_metadata_partitioner import combined_event_partition_of
 from broker.server.wal.remote_wal import RemoteWal, tiered_bucket
 from tests.support.builders import broker_config
-from tests.unit.node_support import BOUND_S, node_config, running_node
+from tests.support.patience import eventually
+from tests.unit.node_support import node_config, running_node
 from tests.unit.wal.wal_world import batch, make_object, make_slice
 
 PARTITIONS = 5
@@ -40,16 +40,10 @@ def wal_of(node: Node) -> RemoteWal:
     return node.broker.wal
 
 
-async def until(condition: object) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
-
-
 async def test_a_broker_with_a_bucket_has_the_metadata_topic_and_reads_its_own_events(node: Node) -> None:
     wal = wal_of(node)
     own = combined_event_partition_of(1, PARTITIONS)
-    await until(lambda: wal.topic.position(own) is not None)
+    await eventually(lambda: wal.topic.position(own) is not None, "its own events are read")
     assert wal.topic.partition_count == PARTITIONS
     assert node.broker is not None
     assert node.broker.cache.topic(REMOTE_WAL_LOG_METADATA_TOPIC) is not None
@@ -58,14 +52,14 @@ async def test_a_broker_with_a_bucket_has_the_metadata_topic_and_reads_its_own_e
 async def test_what_it_announces_comes_back_as_its_own_objects(node: Node) -> None:
     """Those of other brokers are theirs to delete."""
     wal = wal_of(node)
-    await until(lambda: wal.topic.partition_count is not None)
+    await eventually(lambda: wal.topic.partition_count is not None, "the topic is there")
     assert node.broker is not None
     key = f"wal/{node.broker.identity.cluster_id}/1/7/2026010100/{1:016x}-{uuid_to_text(UUID(int=1))}.wal"
     made = make_object([make_slice(batch(0))], key=key).metadata
     theirs = dataclasses.replace(made, broker_id=2, object_key=key.replace("/1/7/", "/2/7/"))
     await wal.publisher.publish(theirs)
     await wal.publisher.publish(made)
-    await until(lambda: wal.objects.holds(key))
+    await eventually(lambda: wal.objects.holds(key), "the object is known")
     assert len(wal.objects) == 1
 
 

@@ -1,4 +1,3 @@
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
@@ -25,6 +24,7 @@ from broker.server.outside import Outside
 from broker.server.wal.wal_reading import WalReading
 from broker.wal.follow.wal_partitions import Placement
 from tests.support.builders import broker_config, topic_uuid
+from tests.support.patience import eventually
 
 NODE_ID = 1
 T = topic_uuid("t")
@@ -115,9 +115,7 @@ async def running(tmp_path: Path) -> AsyncIterator[WalReading]:
 async def test_it_opens_its_bucket_and_asks_only_whether_it_is_there(running: WalReading) -> None:
     assert running.storage.is_reachable(running.storage.own_bucket)
     usage = running.store_metrics.usage
-    async with asyncio.timeout(5):
-        while not usage:
-            await asyncio.sleep(0)
+    await eventually(lambda: usage, "the bucket is asked")
     assert list(usage) == [(running.storage.own_bucket, "probe")]
 
 
