@@ -25,7 +25,8 @@ QUICK = {
 }
 
 
-PORTS_BELOW_EPHEMERAL = range(10_000, 32_000)  # below what Linux gives to clients (ip_local_port_range)
+# Below what Linux gives to clients (ip_local_port_range), and without those of the S3 servers, which look for themselves.
+PORTS_BELOW_EPHEMERAL = (*range(12_000, 20_000), *range(22_000, 32_000))
 
 
 # None comes twice before all have: whoever was given one may not listen there yet.

@@ -23,7 +23,7 @@ def free_demo_port(brokers: int = 3) -> int:
         port = free_port()
         wanted = [port + offset + number for offset in (0, METRICS_PORT_OFFSET) for number in range(brokers)]
         wanted.append(port + CONTROLLER_PORT_OFFSET)
-        if max(wanted) < PORTS_BELOW_EPHEMERAL.stop and all(map(_is_free, wanted)):
+        if max(wanted) <= PORTS_BELOW_EPHEMERAL[-1] and all(map(_is_free, wanted)):
             return port
 
 

@@ -33,7 +33,7 @@ EXPRESS_BUCKET = "wal--use1-az4--x-s3"
 STOP_TIMEOUT_S = 5  # then it is killed
 ANSWER_S = 10  # it is asked again
 GRPC_OFFSET = 10_000  # weed takes a second port this much above each of its HTTP ports
-HTTP_PORTS = range(10_000, 20_000)  # so that those are others, and below the ephemeral range
+HTTP_PORTS = range(10_000, 12_000)  # so that none of both is ephemeral, or one that `free_port` gives
 START_ATTEMPTS = 3  # a port may be taken by somebody else between the look and the start
 
 
