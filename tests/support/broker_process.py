@@ -25,7 +25,7 @@ QUICK = {
 }
 
 
-# Below what Linux gives to clients (ip_local_port_range), and without those of the S3 servers, which look for themselves.
+# Below what Linux gives to clients (ip_local_port_range), without those among which S3 servers look for their own.
 PORTS_BELOW_EPHEMERAL = (*range(12_000, 20_000), *range(22_000, 32_000))
 
 
