@@ -27,7 +27,7 @@ FOREVER = 10**9
 CONFIG = {**WAL_TOPIC, "min.insync.replicas": "1"}
 REPUBLISHED = "kafka_server_brokertopicmetrics_remotewalrepublishbytes_total"
 SHORT_SESSIONS = {
-    "broker.session.timeout.ms": "2000",
+    "broker.session.timeout.ms": "5000",
     "broker.heartbeat.interval.ms": "400",
     "auto.leader.rebalance.enable": "false",
 }

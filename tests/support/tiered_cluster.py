@@ -51,7 +51,7 @@ QUICK_TIERING: Final = {
     "remote.fetch.max.wait.ms": "20000",  # as long as it takes: each read is asked for once, and can be counted
     "replica.selector.class": RACK_AWARE_REPLICA_SELECTOR,
     "auto.leader.rebalance.enable": "false",
-    "broker.session.timeout.ms": "4000",
+    "broker.session.timeout.ms": "10000",  # leaders and epochs are counted: nobody loses them on a busy machine
     "broker.heartbeat.interval.ms": "500",
 }
 

@@ -7,7 +7,7 @@ import pytest
 from broker.demo import cluster as module
 from broker.demo.cluster import READY_SECONDS_MAX, STOP_SECONDS_MAX, Cluster
 from broker.demo.layout import DemoError, DemoNode, Layout
-from tests.support.broker_process import free_port
+from tests.support.demo_process import free_demo_port
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.demo.demo_world import FakeHttp, FakeProcesses, layout
 
@@ -65,7 +65,7 @@ def test_the_controller_is_started_first_and_ended_last(order: list[int]) -> Non
 
 
 def test_a_port_that_is_taken_is_told_before_anything_is_started(tmp_path: Path) -> None:
-    port = free_port()
+    port = free_demo_port()
     world = World(Layout(tmp_path, port=port))
     with socket.socket() as other:
         other.bind(("127.0.0.1", port + 1))

@@ -10,7 +10,7 @@ from broker.common.tasks import BackgroundTasks
 from broker.demo import demonstration
 from broker.demo.demonstration import Demonstration, DemoOptions
 from broker.demo.layout import DemoError, DemoNode, Layout
-from tests.support.broker_process import free_port
+from tests.support.demo_process import free_demo_port
 from tests.support.sim_loop import SimLoop, simulate
 
 
@@ -69,7 +69,7 @@ def test_a_broker_that_ends_is_told_of_with_its_key(tmp_path: Path, code: int, h
 
 
 def test_a_port_that_is_taken_ends_it_with_a_sentence(tmp_path: Path) -> None:
-    port, told = free_port(), list[str]()
+    port, told = free_demo_port(), list[str]()
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
@@ -86,7 +86,7 @@ def test_nobody_who_listens_is_a_reason_to_end(tmp_path: Path, error: OSError) -
     def tell(_: str) -> None:
         raise error
 
-    assert demonstration.run(DemoOptions(Layout(tmp_path, port=free_port())), tell=tell) == 0
+    assert demonstration.run(DemoOptions(Layout(tmp_path, port=free_demo_port())), tell=tell) == 0
 
 
 def test_ending_twice_is_ending_once() -> None:
