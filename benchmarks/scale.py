@@ -30,7 +30,6 @@ from broker.protocol.durations import milliseconds  # noqa: E402
 from broker.protocol.requests import encode_request  # noqa: E402
 from broker.protocol.response_schema import RequestSchema  # noqa: E402
 from broker.records.memory_records_builder import records_batch  # noqa: E402
-from tests.support import broker_process  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.wire_client import WireClient  # noqa: E402
 
@@ -345,7 +344,7 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, help="one part instead of all")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
-    broker_process.READY_TIMEOUT_S = broker_process.STOP_TIMEOUT_S = PATIENCE_S
+    BrokerProcess.patience_s = PATIENCE_S
     rows: list[Row] = []
     for name in [arguments.only] if arguments.only else PARTS:
         for part in PARTS[name]:

@@ -59,7 +59,6 @@ TIER_REQUESTS: Final = "broker_objectstore_requests_total"
 FETCH_VERSION: Final = 12  # the last one with names of topics
 FETCH_BYTES: Final = 1 << 20
 PATIENCE_S: Final = 600
-READY_TIMEOUT_S: Final = 120
 
 
 @dataclass
@@ -160,7 +159,7 @@ class Bench:
             self.broker.overrides[READ_AHEAD] = read_ahead
         self.broker.stop()
         self.broker.launch()
-        self.broker.wait_until_ready(READY_TIMEOUT_S)
+        self.broker.wait_until_ready()
         self._inject()
 
     def _read(self, topic: str, read_ahead: str | None) -> Read:
@@ -248,7 +247,7 @@ def running(store: str, directory: Path) -> Iterator[BrokerProcess]:
         broker = BrokerProcess(directory / "broker", {**tier, "offsets.topic.replication.factor": "1"})
         stack.callback(broker.__exit__)
         broker.launch()
-        yield broker.wait_until_ready(READY_TIMEOUT_S)
+        yield broker.wait_until_ready()
 
 
 def table(results: list[Result]) -> str:

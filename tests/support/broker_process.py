@@ -47,6 +47,8 @@ def free_port() -> int:
 class BrokerProcess:
     """`wherry server` on free ports of 127.0.0.1, data below `directory`; use it as a context manager."""
 
+    patience_s = PATIENCE_S  # until it is ready, and until it has ended
+
     def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.port, self.controller_port, self.metrics_port = free_port(), free_port(), free_port()
@@ -97,7 +99,7 @@ class BrokerProcess:
 
     def wait_until_ready(self) -> Self:
         assert self._process is not None, "the broker was not started"
-        until(self._is_alive_and_ready, "the broker is ready", self.log_tail)
+        until(self._is_alive_and_ready, "the broker is ready", self.log_tail, patience_s=self.patience_s)
         return self
 
     def _is_alive_and_ready(self) -> bool:
@@ -139,11 +141,11 @@ class BrokerProcess:
     def wait_for_end(self) -> int:
         assert self._process is not None, "the broker was not started"
         try:
-            return self._process.wait(PATIENCE_S)
+            return self._process.wait(self.patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"no stop within {PATIENCE_S:g} s of SIGTERM:\n{self.log_tail()}") from None
+            raise AssertionError(f"no stop within {self.patience_s:g} s of SIGTERM:\n{self.log_tail()}") from None
 
     def restart(self) -> None:
         self.stop()
