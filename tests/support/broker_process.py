@@ -176,7 +176,11 @@ class BrokerProcess:
         return total
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
         if self.is_running():

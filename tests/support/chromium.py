@@ -57,9 +57,13 @@ class Chromium:
         with (self._profile / "output").open("wb") as output:
             # A group of its own: it has many processes, and all must end.
             self._process = subprocess.Popen([command, *arguments], stdout=output, stderr=output, process_group=0)
-        await self._connect()
-        for domain in ("Page", "Runtime", "Log"):
-            await self._order(f"{domain}.enable")
+        try:
+            await self._connect()
+            for domain in ("Page", "Runtime", "Log"):
+                await self._order(f"{domain}.enable")
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

@@ -131,7 +131,11 @@ class DemoProcess:
         return "server" in command and any(word.startswith(f"{self.data}/broker-") for word in command)
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:

@@ -133,7 +133,11 @@ class KafkaPeer:
         self._process.wait()
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
         if self._process is not None and self._process.poll() is None:

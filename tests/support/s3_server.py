@@ -88,7 +88,11 @@ class S3Server:
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, env=self.environment(), cwd=self.directory
             )
-        until(lambda: self._has_ended() or self.is_ready(), f"{type(self).__name__} is ready", self.log_tail)
+        try:
+            until(lambda: self._has_ended() or self.is_ready(), f"{type(self).__name__} is ready", self.log_tail)
+        except BaseException:
+            self.stop()
+            raise
         return not self._has_ended()
 
     def _has_ended(self) -> bool:
