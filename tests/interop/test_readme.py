@@ -126,20 +126,3 @@ def test_one_broker(newcomer: Newcomer) -> None:
         broker.wait_for(READY, INSTALL_S)
         newcomer.run(f"echo hello | kcat -b 127.0.0.1:{port} -P -t greetings")
         broker.interrupt()
-
-
-def test_every_number_has_a_command_of_the_makefile() -> None:
-    (table,) = re.findall(r"^## Numbers\n(.*?)^## ", (readme.ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    rows = [line.split("|") for line in table.splitlines() if line.startswith("| ")][2:]
-    targets = set(re.findall(r"^([a-z-]+):", (readme.ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert rows
-    assert {row[3].strip(" `").removeprefix("make ") for row in rows} <= targets
-
-
-def test_every_command_is_tried_somewhere() -> None:
-    """A section with commands that nobody tries is noticed here."""
-    text = (readme.ROOT / "README.md").read_text()
-    sections = [
-        match[1] for match in re.finditer(r"^##+ (.*)\n((?:(?!^##).*\n)*)", text, re.MULTILINE) if "\n    " in match[2]
-    ]
-    assert sections == ["Run it", "One broker", "Three brokers", "Through buckets", "Tiered", "Containers", "Test it"]
