@@ -97,16 +97,20 @@ class Faults:
         ]
 
     def run(self, kinds: Mapping[str, float], duration_s: float, every_s: float) -> None:
-        """One fault every `every_s`; `kinds` says for how long each lasts.  At the end all are taken back."""
-        end_s = time.monotonic() + duration_s
-        next_s = time.monotonic() + every_s / 2
-        while time.monotonic() < end_s:
+        """One fault every `every_s`; `kinds` says for how long each lasts.  At the end all are taken back.
+
+        Each kind occurs once before any occurs again, and a machine that stands still meanwhile lets none out.
+        """
+        began_s, made, kinds_left = time.monotonic(), 0, list[str]()
+        planned = round(duration_s / every_s)
+        while made < planned or time.monotonic() < began_s + duration_s:
             self._look_at_processes()
             self._cure(time.monotonic())
-            if time.monotonic() >= next_s:
-                next_s += every_s
-                kind = self.rng.choice(sorted(kinds))
+            if made < planned and time.monotonic() >= began_s + (made + 0.5) * every_s:
+                kinds_left = kinds_left or self.rng.sample(sorted(kinds), len(kinds))
+                kind = kinds_left.pop()
                 self._inflict(kind, kinds[kind])
+                made += 1
             time.sleep(POLL_S)
         self._cure(float("inf"))
 
