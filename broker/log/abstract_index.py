@@ -74,6 +74,16 @@ class AbstractIndex(ABC):
         return self._written == self.count and not self._must_truncate and self._has_file
 
     @property
+    def size_bytes(self) -> int:
+        """Of all entries; those that are not loaded are not read for it.  StorageFailure."""
+        if self._loaded:
+            return self.count * self.ENTRY_SIZE
+        try:
+            return self._file_system.size(self.path)
+        except FileNotFoundError:
+            return 0
+
+    @property
     def memory_bytes(self) -> int:
         return self.count * self.ENTRY_SIZE if self._loaded else 0
 

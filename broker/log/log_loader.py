@@ -433,8 +433,9 @@ def _complete_swaps(file_system: FileSystem, directory: Path, swaps: list[str], 
 
 
 def _next_offset(file_system: FileSystem, path: Path) -> int:
+    """Above the base also of an empty one: the old segment of that base has indexes, and a new empty one has none."""
     records = FileRecords(file_system, path, file_system.size(path))
-    next_offset = offset_of_file(path.name)
+    next_offset = offset_of_file(path.name) + 1
     for batch in records.batch_positions(0):
         next_offset = batch.last_offset + 1
     return next_offset

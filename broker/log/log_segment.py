@@ -1,5 +1,6 @@
 """LogSegment: one `.log` file with its offset, time and transaction index (Kafka's class of that name)."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ from broker.common.errors import CorruptMessageError, InvalidRecordError, Storag
 from broker.common.file_system import FileSystem
 from broker.common.identifiers import NO_TIMESTAMP
 from broker.log.abstract_index import RELATIVE_OFFSET_MAX, CorruptIndexError
-from broker.log.file_records import LOCATE_BYTES, FileRecords, FileSlice
+from broker.log.file_records import LOCATE_BYTES, FileRecords, FileSlice, OpenFile
 from broker.log.log_file_names import DELETED_SUFFIX, segment_paths
 from broker.log.offset_index import OffsetIndex
 from broker.log.producer_state_entry import CompletedTxn
@@ -110,12 +111,13 @@ class LogSegment:
         index_interval_bytes: int,
         roll_jitter_ms: int = 0,
         may_replace: bool = True,
+        suffix: str = "",
     ) -> "LogSegment":
         """An empty segment with its file, in place of files of that name.  StorageFailure, and nothing is there.
 
         Without `may_replace` the caller knows that there are no index files of that name.
         """
-        log_path, index_path, time_index_path, transaction_index_path = segment_paths(directory, base_offset)
+        log_path, index_path, time_index_path, transaction_index_path = segment_paths(directory, base_offset, suffix)
         records = FileRecords.create(file_system, log_path)
         if may_replace:
             for path in (index_path, time_index_path, transaction_index_path):
@@ -152,6 +154,15 @@ class LogSegment:
         if self._max_timestamp >= 0:
             return self._max_timestamp
         return self._file_system.modified_ms(self.records.path)
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of its first batch; -1 without batches."""
+        if self._first_append_timestamp == UNKNOWN:
+            self.use_file()
+            first = next(self.records.batches(), None)
+            self._first_append_timestamp = NO_TIMESTAMP if first is None else first[1].max_timestamp
+        return self._first_append_timestamp
 
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
@@ -275,6 +286,12 @@ class LogSegment:
             if end >= limit:
                 break
         return end
+
+    def use_file(self) -> OpenFile:
+        """The log file, for who reads all of it; a sealed one is in the cache's bounds from now on."""
+        if self.is_sealed:
+            self._cache.touch(self)
+        return self.records.file
 
     def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
         """An offset at or above the end of that range; None when it reaches past the last index entry."""
@@ -426,14 +443,18 @@ class LogSegment:
         """Set the files aside as `.deleted`; returns their new paths for removal.  Reads under way go on."""
         self._cache.forget(self)
         self.records.release()
+        return self.rename(DELETED_SUFFIX)
+
+    def rename(self, suffix: str) -> list[Path]:
+        """Give the files their names with `suffix` behind; returns those that exist.  StorageFailure: some have it."""
         renamed = []
-        for path in self.paths:
-            target = path.with_name(path.name + DELETED_SUFFIX)
-            try:
-                self._file_system.rename(path, target)
-            except FileNotFoundError:
-                continue
-            renamed.append(target)
+        targets = iter(segment_paths(self.records.path.parent, self.base_offset, suffix))
+        for part in (self.records, self.offset_index, self.time_index, self.transaction_index):
+            target = next(targets)
+            with contextlib.suppress(FileNotFoundError):
+                self._file_system.rename(part.path, target)
+                renamed.append(target)
+            part.path = target
         return renamed
 
     def moved_to(self, directory: Path) -> None:
@@ -460,9 +481,7 @@ class LogSegment:
         """Before the first append after a load: what an empty segment knows by itself."""
         if self._max_timestamp == UNKNOWN:
             self._load_max_timestamp()
-        if self._first_append_timestamp == UNKNOWN:
-            first = next(self.records.batches(), None)
-            self._first_append_timestamp = NO_TIMESTAMP if first is None else first[1].max_timestamp
+        _ = self.first_batch_timestamp  # looked up for `room`
         for index in (self.offset_index, self.time_index):
             if not index.is_loaded:
                 index.load()

@@ -245,6 +245,10 @@ class RecordBatch:
         payload: Buffer = memoryview(self.buffer)[BATCH_HEADER_SIZE:]
         if codec is not CompressionType.NONE and self.record_count > 0:
             payload = decompress(codec, payload, decompressed_size_max)
+        return self.records_in(payload)
+
+    def records_in(self, payload: Buffer) -> Iterator[Record]:
+        """`records` for who has unpacked them elsewhere: `payload` is what they unpacked to."""
         is_log_append_time = self.attributes & TIMESTAMP_TYPE_MASK
         return decode_records(
             payload,

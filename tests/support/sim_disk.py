@@ -234,6 +234,9 @@ class SimFileSystem:
     def modified_ms(self, path: Path) -> int:
         return self._inode(path).modified_ms
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self._inode(path).modified_ms = modified_ms
+
     def list_directory(self, path: Path) -> list[str]:
         return sorted(self._existing_directory(path).names)
 

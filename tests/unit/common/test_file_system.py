@@ -96,6 +96,8 @@ def test_directories(tmp_path: Path) -> None:
     (deep / "file").write_bytes(b"abc")
     assert (FILES.is_directory(deep), FILES.exists(deep / "file"), FILES.size(deep / "file")) == (True, True, 3)
     assert FILES.modified_ms(deep / "file") == (deep / "file").stat().st_mtime_ns // 1_000_000
+    FILES.set_modified_ms(deep / "file", 1_600_000_000_123)
+    assert FILES.modified_ms(deep / "file") == 1_600_000_000_123
     FILES.rename(deep / "file", tmp_path / "moved")
     FILES.sync_directory(tmp_path)
     assert (tmp_path / "moved").read_bytes() == b"abc"

@@ -110,3 +110,17 @@ def test_reset_cuts_the_file_at_the_next_write() -> None:
 
 def test_a_missing_file_is_an_empty_index() -> None:
     assert make_index(make_disk(), exists=True).entries() == []
+
+
+def test_the_size_is_known_without_loading() -> None:
+    disk = make_disk()
+    index = make_index(disk)
+    assert index.size_bytes == 0
+    for number in range(3):
+        index.append(number, number)
+    assert index.size_bytes == 24
+    index.write()
+    index.unload()
+    assert (index.size_bytes, index.is_loaded) == (24, False)
+    disk.remove(PATH)
+    assert index.size_bytes == 0

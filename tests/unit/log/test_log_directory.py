@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from broker.common.chance import Chance
+from broker.common.errors import StorageFailure
 from broker.common.identifiers import TopicPartition
 from broker.log.log_directory import LogDirectory
 from tests.support.sim_disk import SimFileSystem
@@ -56,3 +59,19 @@ def test_subdirectories_only() -> None:
     disk.make_directories(PATH / "t-0")
     disk.open(PATH / "meta.properties", create=True)
     assert directory.subdirectories() == ["t-0"]
+
+
+def test_directories_are_sorted_into_logs_and_what_is_deleted() -> None:
+    disk, directory = make_directory()
+    unique = "0123456789abcdef0123456789abcdef"
+    for name in ("t-0", "u-3", f"t-1.{unique}-delete", f"t-2.{unique}-stray", "remote-log-index-cache"):
+        disk.make_directories(PATH / name)
+    disk.make_directories(PATH / "__cluster_metadata-0")
+    disk.open(PATH / "meta.properties", create=True)
+    assert directory.sort_out() == (
+        [TopicPartition("t", 0), TopicPartition("u", 3)],
+        [PATH / f"t-1.{unique}-delete"],
+    )
+    disk.make_directories(PATH / "holiday")
+    with pytest.raises(StorageFailure, match="holiday, which is not in the form of topic-partition"):
+        directory.sort_out()

@@ -365,6 +365,18 @@ def test_20_each_crash_point_of_a_swap(names: list[str], left: list[str]) -> Non
     assert names_after(*names) == left
 
 
+def test_20_an_empty_swap_replaces_the_indexes_of_its_base_too() -> None:
+    """An empty segment has none of its own."""
+    world = LogWorld()
+    world.disk.open(world.path(0, ".log.swap"), create=True)
+    for name in (".log", ".index", ".timeindex", ".txnindex"):
+        world.disk.open(world.path(0, name), create=True).write_at(0, [b"old"])
+    world.disk.open(world.path(1, ".log"), create=True).write_at(0, [b"kept"])
+    assert settle_interrupted_work(world.disk, world.directory) == [f"{0:020d}.log", f"{1:020d}.log"]
+    assert world.disk.read(world.path(0, ".log")) == b""
+    assert world.disk.read(world.path(1, ".log")) == b"kept"
+
+
 def test_20_a_swap_replaces_all_the_segments_it_covers() -> None:
     world = LogWorld()
     for name in world.names():

@@ -332,3 +332,31 @@ def test_creation_needs_the_disk() -> None:
     with pytest.raises(StorageFailure):
         LogSegment.create(disk, SegmentCache(), DIRECTORY, 0, index_size_max=1, created_ms=0, index_interval_bytes=1)
     assert disk.list_directory(DIRECTORY) == []
+
+
+def test_files_under_another_name_are_read_and_written_there() -> None:
+    world = World()
+    for offset in range(20):
+        world.add(offset)
+    world.segment.seal()
+    entries = world.entries()
+    names = [path.name for path in world.segment.rename(".swap")]
+    assert names == [f"{0:020d}.{kind}.swap" for kind in ("log", "index", "timeindex")], "nothing was aborted"
+    assert world.segment.paths[3].name == f"{0:020d}.txnindex.swap", "where it would be"
+    world.segment.unload()
+    assert world.entries() == entries
+    assert world.segment.read_next_offset() == 20
+    world.segment.rename("")
+    assert [path.name for path in world.segment.paths] == [
+        f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex", "txnindex")
+    ]
+
+
+def test_the_timestamp_of_the_first_batch() -> None:
+    world = World()
+    assert world.segment.first_batch_timestamp == -1
+    world.add(0, timestamp=70)
+    world.add(1, timestamp=60)
+    assert world.segment.first_batch_timestamp == 70
+    world.segment.truncate_to(0, 1)
+    assert world.segment.first_batch_timestamp == -1
