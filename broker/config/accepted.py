@@ -17,7 +17,6 @@ TIERED_COPIES: Final = "Closed log files are copied as soon as they may be; KIP-
 _SHARE = "Share groups are not supported."
 _STREAMS = "Streams groups are not supported."
 _NEW_GROUPS = "The consumer group protocol of KIP-848 is not supported yet; classic groups are."
-_CLEANER = "Compacted topics are kept whole for now; there is no cleaner yet."
 _TOKENS = "Delegation tokens are not supported."
 _PURGATORY = "Completed operations leave the purgatory at once; there is nothing to purge."
 _ELECTIONS = "The embedded controller is a quorum of one and holds no elections."
@@ -68,11 +67,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "kafka.metrics.*": _METRICS,
     "leader.imbalance.per.broker.percentage": _REMOVED,
     "listener.name.*": _SECURITY,
-    "log.cleaner.backoff.ms": _CLEANER,
-    "log.cleaner.dedupe.buffer.size": _CLEANER,
-    "log.cleaner.enable": _CLEANER,
-    "log.cleaner.io.*": _CLEANER,
-    "log.cleaner.threads": _CLEANER,
+    "log.cleaner.io.buffer.size": "The cleaner reads and writes 1 MiB at a time.",
+    "log.cleaner.threads": "One task compacts one log after the other, in the event loop.",
     "log.dir.failure.timeout.ms": "A broker has one directory: when it fails, nothing is left to report it late.",
     "log.flush.start.offset.checkpoint.interval.ms": "Written together with the recovery points, by "
     "log.flush.offset.checkpoint.interval.ms.",

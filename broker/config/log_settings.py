@@ -1,5 +1,6 @@
 """Settings of the log, most of them defaults for topics that do not say otherwise."""
 
+import sys
 from typing import Final
 
 from broker.config.setting import (
@@ -14,7 +15,7 @@ from broker.config.setting import (
     one_of,
     optional,
 )
-from broker.config.value_types import DOUBLE, INT, INT64_MAX, LIST, LONG, STRING
+from broker.config.value_types import BOOLEAN, DOUBLE, INT, INT64_MAX, LIST, LONG, STRING
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
@@ -26,7 +27,7 @@ SEGMENT_BYTES_MIN: Final = 1024 * 1024  # KIP-1030
 GZIP_LEVELS: Final = Valid[int]("[1,...,9] or -1", lambda level: level == -1 or 1 <= level <= 9)
 LZ4_LEVELS: Final = between(1, 17)
 ZSTD_LEVELS: Final = between(-131072, 22)
-NOT_CLEANED_YET: Final = "Compacted topics are kept whole for now; there is no cleaner yet."
+DOUBLE_MAX: Final = sys.float_info.max  # Java's Double.MAX_VALUE
 
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 _ROLL = ("log.roll.ms", "log.roll.hours")
@@ -185,7 +186,6 @@ class LogSettings(Config):
         default=86_400_000,
         valid=at_least(0),
         update=CLUSTER_WIDE,
-        no_effect=NOT_CLEANED_YET,
         doc="How long tombstones of compacted topics are kept, in milliseconds.",
     )
     log_cleaner_min_cleanable_ratio = Setting(
@@ -194,7 +194,6 @@ class LogSettings(Config):
         default=0.5,
         valid=between(0, 1),
         update=CLUSTER_WIDE,
-        no_effect=NOT_CLEANED_YET,
         doc="Which part of a compacted log must be dirty before it is cleaned.",
     )
     log_cleaner_min_compaction_lag_ms = Setting(
@@ -203,7 +202,6 @@ class LogSettings(Config):
         default=0,
         valid=at_least(0),
         update=CLUSTER_WIDE,
-        no_effect=NOT_CLEANED_YET,
         doc="How long a record stays uncompacted at least, in milliseconds.",
     )
     log_cleaner_max_compaction_lag_ms = Setting(
@@ -213,6 +211,43 @@ class LogSettings(Config):
         valid=at_least(1),
         update=CLUSTER_WIDE,
         doc="How long a record stays uncompacted at most, in milliseconds: a log file is closed by that age.",
+    )
+    log_cleaner_enable = Setting(
+        "log.cleaner.enable",
+        BOOLEAN,
+        default=True,
+        doc="Whether topics with `cleanup.policy=compact` are compacted. Without it they keep every record.",
+    )
+    log_cleaner_backoff_ms = Setting(
+        "log.cleaner.backoff.ms",
+        LONG,
+        default=15_000,
+        valid=at_least(0),
+        update=CLUSTER_WIDE,
+        doc="How long the cleaner waits when no log needs it, in milliseconds; at least 10.",
+    )
+    log_cleaner_dedupe_buffer_size = Setting(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        default=134_217_728,
+        update=CLUSTER_WIDE,
+        doc="The memory for the keys of a pass of the cleaner, in bytes: 176 a key. A log with more keys takes several "
+        "passes. It is taken only while a log is compacted.",
+    )
+    log_cleaner_io_buffer_load_factor = Setting(
+        "log.cleaner.io.buffer.load.factor",
+        DOUBLE,
+        default=0.9,
+        update=CLUSTER_WIDE,
+        doc="Which part of `log.cleaner.dedupe.buffer.size` may fill up.",
+    )
+    log_cleaner_io_max_bytes_per_second = Setting(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        default=DOUBLE_MAX,
+        valid=at_least(0.001),
+        update=CLUSTER_WIDE,
+        doc="How many bytes the cleaner reads and writes per second at most, both together.",
     )
     log_index_size_max_bytes = Setting(
         "log.index.size.max.bytes",

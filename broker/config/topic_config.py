@@ -12,7 +12,6 @@ from broker.config.log_settings import (
     COMPRESSION_TYPES,
     GZIP_LEVELS,
     LZ4_LEVELS,
-    NOT_CLEANED_YET,
     SEGMENT_BYTES_MIN,
     TIMESTAMP_TYPES,
     ZSTD_LEVELS,
@@ -99,7 +98,6 @@ class TopicConfig(Config):
         valid=at_least(0),
         synonyms=("log.cleaner.delete.retention.ms",),
         broker_value=lambda broker: broker.log_cleaner_delete_retention_ms,
-        no_effect=NOT_CLEANED_YET,
         doc="How long tombstones of a compacted topic are kept, in milliseconds.",
     )
     file_delete_delay_ms = TopicSetting(
@@ -231,7 +229,6 @@ class TopicConfig(Config):
         valid=between(0, 1),
         synonyms=("log.cleaner.min.cleanable.ratio",),
         broker_value=lambda broker: broker.log_cleaner_min_cleanable_ratio,
-        no_effect=NOT_CLEANED_YET,
         doc="Which part of a compacted log must be dirty before it is cleaned.",
     )
     min_compaction_lag_ms = TopicSetting(
@@ -241,7 +238,6 @@ class TopicConfig(Config):
         valid=at_least(0),
         synonyms=("log.cleaner.min.compaction.lag.ms",),
         broker_value=lambda broker: broker.log_cleaner_min_compaction_lag_ms,
-        no_effect=NOT_CLEANED_YET,
         doc="How long a record stays uncompacted at least, in milliseconds.",
     )
     min_insync_replicas = TopicSetting(

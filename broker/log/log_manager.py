@@ -20,17 +20,11 @@ from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
+from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.flush_plan import FlushPlan, run_together
 from broker.log.log_directory import Checkpoint, LogDirectory
 from broker.log.log_environment import LogEnvironment
-from broker.log.log_file_names import (
-    DELETE_DIRECTORY_SUFFIX,
-    REMOTE_INDEX_CACHE_DIRECTORY,
-    STRAY_DIRECTORY_SUFFIX,
-    directory_set_aside,
-    is_cluster_metadata,
-    parse_log_directory,
-)
+from broker.log.log_file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, directory_set_aside
 from broker.log.log_housekeeper import LogHousekeeper
 from broker.log.log_loader import LoadedLog, load_log
 from broker.log.unified_log import UnifiedLog
@@ -79,7 +73,7 @@ class LogManager:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}  # of the checkpoint, for logs not asked for yet
         self._log_starts: dict[TopicPartition, int] = {}  # of the checkpoint, for logs that could not be opened
-        self._compacted: frozenset[TopicPartition] = frozenset()  # topics' settings are not known yet at the start
+        self._clean_offsets: dict[TopicPartition, int] = {}  # of the checkpoint, for logs that are not there yet
         self._checkpoint_jobs: dict[asyncio.Future[None], None] = {}
         self.housekeeper = LogHousekeeper(
             config,
@@ -98,6 +92,10 @@ class LogManager:
             housekeeping=self.housekeeper,
             producer_id_expiration_ms=config.current.producer_id_expiration_ms,
             is_remote_storage_enabled=config.current.remote_log_storage_system_enable,
+        )
+        environment, flush = self._environment, self.housekeeper.flush
+        self.cleaner = LogCleaner(
+            config, environment, disk, logs=self.all, flush=flush, checkpoint=self.checkpoint_cleaner
         )
         self.previous_broker_epoch = NO_EPOCH  # of the last clean stop, once started
         metrics.observe(self.all)
@@ -126,8 +124,9 @@ class LogManager:
         recovery_points = await self._disk.run(directory.recovery_points.read)
         log_start_offsets = await self._disk.run(directory.log_start_offsets.read)
         self._high_watermarks = await self._disk.run(directory.high_watermarks.read)
-        self._compacted = frozenset(await self._disk.run(directory.cleaner_offsets.read))
-        partitions = self._sort_out(await self._disk.run(directory.subdirectories))
+        self._clean_offsets = await self._disk.run(directory.cleaner_offsets.read)
+        partitions, deleted = await self._disk.run(directory.sort_out)
+        self.housekeeper.delete_later(deleted, 0)
         self._metrics.remaining_logs_to_recover = len(partitions)
         recovered_segments = 0
         for start in range(0, len(partitions), LOAD_SLICE):
@@ -141,8 +140,9 @@ class LogManager:
                 self._metrics.recovered_bytes.increment(each.recovery.scanned_bytes)
                 self._metrics.truncated_bytes.increment(each.recovery.cut_bytes)
             self._metrics.remaining_logs_to_recover -= len(part)
-        missing = log_start_offsets.keys() & set(partitions) - self._logs.keys()
-        self._log_starts = {topic_partition: log_start_offsets[topic_partition] for topic_partition in missing}
+        missing = [each for each in partitions if each not in self._logs]
+        self._log_starts = {each: log_start_offsets[each] for each in missing if each in log_start_offsets}
+        self._clean_offsets = {each: self._clean_offsets[each] for each in missing if each in self._clean_offsets}
         log.info(
             "logs_loaded",
             directory=str(directory.path),
@@ -151,27 +151,6 @@ class LogManager:
             recovered_segments=recovered_segments,
             seconds=round(time.perf_counter() - started, 3),
         )
-
-    def _sort_out(self, names: Iterable[str]) -> list[TopicPartition]:
-        """The partitions among the directories; what is set aside for deletion is deleted soon."""
-        partitions = []
-        for name in names:
-            if name == REMOTE_INDEX_CACHE_DIRECTORY or is_cluster_metadata(name):
-                continue
-            parsed = parse_log_directory(name)
-            if parsed is None:
-                raise StorageFailure(
-                    f"Found directory {self.directory / name}, which is not in the form of topic-partition or "
-                    "topic-partition.uniqueId-delete. Kafka's log directories (and children) should only contain "
-                    "Kafka topic data."
-                )
-            if parsed.suffix == DELETE_DIRECTORY_SUFFIX:
-                self.housekeeper.delete_later([self.directory / name], 0)
-            elif parsed.suffix:
-                log.warning("directory_set_aside_left_alone", directory=name)
-            else:
-                partitions.append(parsed.topic_partition)
-        return partitions
 
     def _load_part(
         self,
@@ -193,7 +172,7 @@ class LogManager:
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=log_start_offsets.get(topic_partition, 0),
                     had_clean_shutdown=was_clean,
-                    was_compacted=topic_partition in self._compacted,
+                    was_compacted=self._directory.may_have_holes(topic_partition, self._clean_offsets),
                     are_settings_known=False,  # the metadata comes later
                 )
             except StorageFailure as failure:
@@ -215,6 +194,9 @@ class LogManager:
     def _add(self, unified_log: UnifiedLog) -> None:
         topic_partition = unified_log.topic_partition
         unified_log.update_high_watermark(self._high_watermarks.pop(topic_partition, 0))
+        clean_offset = self._clean_offsets.pop(topic_partition, None)
+        if clean_offset is not None:
+            unified_log.clean_offset = min(clean_offset, unified_log.log_end_offset)
         self._logs[topic_partition] = unified_log
         self._log_starts.pop(topic_partition, None)
 
@@ -255,7 +237,13 @@ class LogManager:
         self._file_system.make_directories(directory)
         start = 0 if is_new else self._log_starts.get(topic_partition, 0)
         loaded = load_log(
-            self._environment, directory, topic_partition, config, log_start_offset=start, had_clean_shutdown=False
+            self._environment,
+            directory,
+            topic_partition,
+            config,
+            log_start_offset=start,
+            had_clean_shutdown=False,
+            was_compacted=not is_new and topic_partition in self._clean_offsets,
         )
         unified_log = loaded.log
         if unified_log.topic_id is None:
@@ -344,6 +332,7 @@ class LogManager:
         """Retention, flushes, checkpoints and deletions are done while inside."""
         async with BackgroundTasks("logs") as tasks:
             self.housekeeper.start(tasks)
+            self.cleaner.start(tasks)
             tasks.start("checkpoint", self._run_checkpoints())
             tasks.start("high-watermark-checkpoint", self._run_high_watermark_checkpoints())
             yield self
@@ -359,9 +348,10 @@ class LogManager:
             await self.checkpoint_high_watermarks()
 
     async def checkpoint(self) -> None:
-        """Write where recovery begins and where the logs start."""
+        """Write where recovery begins, where the logs start and where the cleaner goes on."""
         await self.checkpoint_recovery_points()
         await self.checkpoint_log_start_offsets()
+        await self.checkpoint_cleaner()
 
     async def checkpoint_recovery_points(self) -> None:
         """Write `recovery-point-offset-checkpoint`, and with it the leader epochs that changed."""
@@ -384,6 +374,10 @@ class LogManager:
         """Write `replication-offset-checkpoint`."""
         await self._write_checkpoint(self._directory.high_watermarks, self._all_high_watermarks())
 
+    async def checkpoint_cleaner(self) -> bool:
+        """Write `cleaner-offset-checkpoint`, of the logs a cleaner has been at; returns whether the device has it."""
+        return await self._write_checkpoint(self._directory.cleaner_offsets, self._all_clean_offsets())
+
     def _log_start_offsets(self) -> dict[TopicPartition, int]:
         return self._log_starts | {
             topic_partition: each.log_start_offset
@@ -396,6 +390,12 @@ class LogManager:
     def _all_high_watermarks(self) -> dict[TopicPartition, int]:
         return self._high_watermarks | {
             topic_partition: each.high_watermark for topic_partition, each in self._logs.items()
+        }
+
+    def _all_clean_offsets(self) -> dict[TopicPartition, int]:
+        known = ((topic_partition, each.clean_offset) for topic_partition, each in self._logs.items())
+        return self._clean_offsets | {
+            topic_partition: offset for topic_partition, offset in known if offset is not None
         }
 
     async def _write_leader_epochs(self, unified_log: UnifiedLog) -> None:
@@ -493,5 +493,6 @@ class LogManager:
             (directory.recovery_points, {tp: each.recovery_point for tp, each in self._logs.items()}),
             (directory.log_start_offsets, self._log_start_offsets()),
             (directory.high_watermarks, self._all_high_watermarks()),
+            (directory.cleaner_offsets, self._all_clean_offsets()),
         ):
             checkpoint.write(offsets)

@@ -98,6 +98,8 @@ class LogTruncation:
         unified_log = self._log
         self.count += 1
         unified_log.is_dirty = True
+        if unified_log.clean_offset is not None:
+            unified_log.clean_offset = min(unified_log.clean_offset, unified_log.log_end_offset)
         unified_log.highest_remote_offset = min(unified_log.highest_remote_offset, unified_log.log_end_offset - 1)
         if paths:
             self._environment.housekeeping.delete_later(paths, unified_log.config.file_delete_delay_ms)

@@ -55,6 +55,7 @@ class UnifiedLog:
         "_start",
         "_truncation",
         "are_settings_known",
+        "clean_offset",
         "durable_log_start_offset",
         "flush_ms",
         "high_watermark",
@@ -101,6 +102,7 @@ class UnifiedLog:
         self.log_start_offset = log_start_offset  # in both tiers
         self.durable_log_start_offset = log_start_offset  # as the device has it: a crash does not take it back further
         self.local_log_start_offset = max(log_start_offset, local_log.segments.first.base_offset)  # on this disk
+        self.clean_offset: int | None = None  # below it the log is compacted; None: no cleaner has been at it
         self.highest_remote_offset = NO_OFFSET  # inclusive; of what is known to be in remote storage
         self.high_watermark = self.local_log_start_offset
         self.is_dirty = False  # changed since it was loaded or closed: there is something to flush
@@ -185,9 +187,7 @@ class UnifiedLog:
         """The topic's settings changed; the next append sees them."""
         self._local.config = config
         self.segment_bytes = config.segment_bytes
-        self.segment_ms = config.segment_ms
-        if config.is_compact:
-            self.segment_ms = min(self.segment_ms, config.max_compaction_lag_ms)
+        self.segment_ms = min(config.segment_ms, config.max_compaction_lag_ms if config.is_compact else NEVER)
         self._flush_messages = config.flush_messages
         self.flush_ms = config.flush_ms  # here, because it is looked at for every log each second
         self.validator = make_validator(config, str(self.topic_partition))

@@ -25,6 +25,7 @@ SESSION_MS = 5000  # the real broker must keep it on a busy machine, too
 OVERRIDES = {
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": str(SESSION_MS),
+    "log.cleaner.backoff.ms": "50",
     "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "200",
     "max.connections.per.ip": "20",
@@ -60,7 +61,12 @@ _PATHS = "tests/unit/metrics/test_replication_path_metrics.py::{}"
 _TIERED_TOPICS = "tests/unit/metrics/test_tiered_topics_metrics.py::test_topics_are_counted_where_they_are_looked_at"
 _DISK = "tests/unit/metrics/test_disk_metrics.py::test_the_volume_is_asked_at_each_scrape"
 _COSTS = "tests/unit/metrics/test_cost_metrics.py::test_every_value_is_read_from_the_meter"
+_CLEANER = "tests/unit/metrics/test_log_metrics.py::test_what_the_cleaner_sees_and_does"
 MOVED_BY_UNIT_TEST = {
+    "broker_log_cleaner_failures_total": _CLEANER,
+    "kafka_log_logcleanermanager_uncleanable_partitions_count": _CLEANER,
+    "kafka_log_logcleanermanager_uncleanable_bytes": _CLEANER,
+    "kafka_log_logcleaner_max_compaction_delay_secs": _CLEANER,
     "broker_disk_free_bytes": _DISK,
     "broker_disk_size_bytes": _DISK,
     "broker_tiering_topics_not_tiered": _TIERED_TOPICS,
@@ -543,6 +549,36 @@ def test_what_a_log_does(watch: Watch, cluster: Cluster) -> None:
     assert watch.value("kafka_log_log_logstartoffset", **here) == 1
     watch.becomes("kafka_log_log_numlogsegments", 1, **here)
     assert watch.moved("broker_log_segments_deleted_total") == 1
+
+
+@moves(
+    "broker_log_cleaner_passes_total",
+    "broker_log_cleaner_read_bytes_total",
+    "broker_log_cleaner_written_bytes_total",
+    "kafka_log_logcleanermanager_max_dirty_percent",
+    "kafka_log_logcleanermanager_time_since_last_run_ms",
+    "kafka_log_logcleaner_cleaner_recopy_percent",
+    "kafka_log_logcleaner_max_clean_time_secs",
+    "kafka_log_logcleaner_max_buffer_utilization_percent",
+)
+def test_what_the_cleaner_does(watch: Watch, cluster: Cluster) -> None:
+    settings = {"cleanup.policy": "compact", "internal.segment.bytes": "300", "min.cleanable.dirty.ratio": "0.9"}
+    topic, _ = cluster.new_topic(configs=settings)
+    watch.mark()
+    record = bytes(api_questions.records_batch((NOW, b"key", b"v" * 50)))
+    for _ in range(3):
+        assert errors_of(cluster.produce(topic, record)) == {"none"}
+    watch.becomes("broker_log_cleaner_passes_total", watch.before.value("broker_log_cleaner_passes_total") + 1)
+    assert watch.moved("broker_log_cleaner_read_bytes_total") == 2 * watch.value(
+        "broker_log_cleaner_written_bytes_total"
+    )
+    assert watch.value("kafka_log_logcleaner_cleaner_recopy_percent") == 50
+    assert watch.value("kafka_log_logcleaner_max_clean_time_secs") > 0
+    assert watch.value("kafka_log_logcleaner_max_buffer_utilization_percent") > 0
+    assert watch.value("kafka_log_logcleanermanager_time_since_last_run_ms") > 0
+    assert errors_of(cluster.produce(topic, record)) == {"none"}
+    assert errors_of(cluster.produce(topic, record)) == {"none"}
+    watch.becomes("kafka_log_logcleanermanager_max_dirty_percent", pytest.approx(200 / 3))
 
 
 # Produce and fetch

@@ -12,6 +12,7 @@ _GROUP = f"{_UNIT}/coordinator/group"
 _CONTEXT = f"{_UNIT}/coordinator/test_coordinator_context.py"
 _CONTROLLER = f"{_UNIT}/controller"
 _LOG = f"{_UNIT}/log"
+_CLEANER = f"{_LOG}/cleaner/test_log_cleaner.py"
 
 _A_NODE = "tests/interop/test_node_settings.py::test_a_node_is_what_its_settings_say"
 _LISTENERS = f"{_CONFIG}/test_listener_rules.py"
@@ -132,7 +133,15 @@ BROKER: Final = {
     "log.retention.check.interval.ms": _LOG_TASKS,
     "log.segment.delete.delay.ms": REACHES_TOPICS,
     "log.cleanup.policy": REACHES_TOPICS,
+    "log.cleaner.delete.retention.ms": REACHES_TOPICS,
+    "log.cleaner.min.cleanable.ratio": REACHES_TOPICS,
+    "log.cleaner.min.compaction.lag.ms": REACHES_TOPICS,
     "log.cleaner.max.compaction.lag.ms": REACHES_TOPICS,
+    "log.cleaner.enable": f"{_CLEANER}::test_without_log_cleaner_enable_every_record_stays",
+    "log.cleaner.backoff.ms": f"{_CLEANER}::test_the_backoff_is_a_setting_that_may_change",
+    "log.cleaner.dedupe.buffer.size": f"{_CLEANER}::test_the_room_for_keys_is_a_setting",
+    "log.cleaner.io.buffer.load.factor": f"{_CLEANER}::test_the_room_for_keys_is_a_setting",
+    "log.cleaner.io.max.bytes.per.second": f"{_CLEANER}::test_the_bytes_of_a_second_are_a_setting",
     "log.index.size.max.bytes": REACHES_TOPICS,
     "log.index.interval.bytes": REACHES_TOPICS,
     "log.flush.interval.messages": REACHES_TOPICS,
@@ -322,6 +331,9 @@ TOPIC: Final = {
     "compression.gzip.level": _LEVELS,
     "compression.lz4.level": _LEVELS,
     "compression.zstd.level": _LEVELS,
+    "delete.retention.ms": f"{_CLEANER}::test_the_dirty_ratio_and_delete_retention_ms_are_settings",
+    "min.cleanable.dirty.ratio": f"{_CLEANER}::test_the_dirty_ratio_and_delete_retention_ms_are_settings",
+    "min.compaction.lag.ms": f"{_LOG}/cleaner/test_cleanable_log.py::test_nothing_younger_than_min_compaction_lag_ms",
     "file.delete.delay.ms": f"{_LOG}/test_unified_log.py::test_deleted_files_stay_as_long_as_the_topic_says",
     "flush.messages": f"{_LOG}/test_leader_append.py::test_flush_messages_1_flushes_before_the_answer",
     "flush.ms": f"{_LOG}/test_log_housekeeper.py::test_flush_ms_flushes_what_is_old_enough",

@@ -78,8 +78,27 @@ async def test_what_a_cleaner_has_compacted_may_have_holes_though_its_topic_is_n
         content = node.disk.read(path)
         node.disk.overwrite(path, content[: len(content) // 2])
     OffsetCheckpointFile(node.disk, LOG_DIRECTORY / CLEANER_OFFSET_CHECKPOINT).write({TP: 4})
+    node.disk.kill()
     manager = await node.start()
     assert {log.topic_partition: log.log_end_offset for log in manager.all()} == {TP: 9, OTHER: 3}
+
+
+@pytest.mark.parametrize("content", [None, b"0\nmany\n"])
+async def test_without_the_cleaners_checkpoint_what_follows_a_hole_is_not_given_up(content: bytes | None) -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, UUID(int=1)), 9)
+    second = LOG_DIRECTORY / str(TP) / [name for name in node.files(str(TP)) if name.endswith(".log")][1]
+    batch = len(node.disk.read(second)) // 2
+    node.disk.overwrite(second, node.disk.read(second)[:batch])
+    assert node.files().count(CLEANER_OFFSET_CHECKPOINT) == 1, "made where no log was yet"
+    if content is None:
+        node.disk.remove(LOG_DIRECTORY / CLEANER_OFFSET_CHECKPOINT)
+    else:
+        node.disk.overwrite(LOG_DIRECTORY / CLEANER_OFFSET_CHECKPOINT, content)
+    node.disk.kill()
+    manager = await node.start()
+    assert [log.log_end_offset for log in manager.all()] == [9]
 
 
 async def test_6_a_clean_stop_and_start() -> None:
@@ -216,7 +235,8 @@ async def test_21_directories_at_start() -> None:
     manager = await node.start()
     assert len(manager) == 0
     await manager.housekeeper.delete_due_files(float("inf"))
-    assert node.files() == ["__cluster_metadata-0", f"t-1.{hexes}-future", f"t-2.{hexes}-stray"]
+    made = "cleaner-offset-checkpoint"
+    assert node.files() == ["__cluster_metadata-0", made, f"t-1.{hexes}-future", f"t-2.{hexes}-stray"]
     node.disk.make_directories(LOG_DIRECTORY / "lost+found")
     with pytest.raises(StorageFailure, match=r"lost\+found"):
         await node.start()
@@ -407,7 +427,7 @@ async def test_what_is_there_or_fails_is_not_made_ahead() -> None:
 
 async def test_what_a_log_costs_the_disk() -> None:
     """Ten thousand partitions multiply each of these."""
-    count = 10
+    count = 20
     node = Node()
     manager = await node.start()
     before = dict(node.disk.operations)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from prometheus_client import generate_latest
 
 from broker.common.identifiers import TopicPartition
@@ -59,3 +60,37 @@ def test_counters_and_the_flush_histogram() -> None:
     assert [found[name] for name in counters] == [1, 2, 3, 4, 5]
     assert found["broker_log_flush_seconds_count"] == 1
     assert found["broker_log_flush_seconds_sum"] == 0.2
+
+
+def test_what_the_cleaner_sees_and_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, metrics = make()
+    assert scrape(registry)["kafka_log_logcleanermanager_time_since_last_run_ms"] == 0
+    now = 100.0
+    monkeypatch.setattr("broker.metrics.log_metrics.time.perf_counter", lambda: now)
+    cleaner = metrics.cleaner
+    cleaner.looked(0.25, 7.5, 2, 4000)
+    cleaner.cleaned(1000, 400, 3.5, 0.5)
+    cleaner.cleaned(1000, 100, 1.5, 0.75)
+    cleaner.failures.increment()
+    now = 101.0
+    found = scrape(registry)
+    assert {name: value for name, value in found.items() if "cleaner" in name} == {
+        "kafka_log_logcleanermanager_max_dirty_percent": 25,
+        "kafka_log_logcleanermanager_time_since_last_run_ms": 1000,
+        "kafka_log_logcleanermanager_uncleanable_partitions_count": 2,
+        "kafka_log_logcleanermanager_uncleanable_bytes": 4000,
+        "kafka_log_logcleaner_max_compaction_delay_secs": 7.5,
+        "kafka_log_logcleaner_cleaner_recopy_percent": 10,
+        "kafka_log_logcleaner_max_clean_time_secs": 1.5,
+        "kafka_log_logcleaner_max_buffer_utilization_percent": 75,
+        "broker_log_cleaner_passes_total": 2,
+        "broker_log_cleaner_failures_total": 1,
+        "broker_log_cleaner_read_bytes_total": 2000,
+        "broker_log_cleaner_written_bytes_total": 500,
+    }
+
+
+def test_a_pass_over_nothing_has_copied_nothing() -> None:
+    registry, metrics = make()
+    metrics.cleaner.cleaned(0, 0, 1, 0)
+    assert scrape(registry)["kafka_log_logcleaner_cleaner_recopy_percent"] == 0
