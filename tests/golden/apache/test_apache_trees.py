@@ -48,6 +48,7 @@ FOR_EVER = {
     "offsets.retention.minutes": "2147483647",
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "500",
+    "log.cleaner.enable": "false",  # what is described twice must not change in between
 }
 
 
@@ -258,7 +259,6 @@ def without_empty_epochs(theirs: Facts, ours: Facts) -> Facts:
 
 
 APACHE = {
-    "log.cleaner.enable": "false",
     "broker.heartbeat.interval.ms": "1000",
     "broker.session.timeout.ms": "3000",
 }
