@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha512
 from pathlib import Path
@@ -16,8 +15,9 @@ from tests.interop.test_dump_log import COMPLAINTS, dump
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
+from tests.support.patience import PATIENCE_S, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 QUICK_CLEANER = {"log.cleaner.backoff.ms": "50", "log.flush.offset.checkpoint.interval.ms": "200"}
 TOPIC = {
@@ -28,7 +28,6 @@ TOPIC = {
 }
 GAP = re.compile(r"^  -?\d+ is followed by \d+$")  # the tool tells of each; here they are the point
 KEYS = 20
-PATIENCE_S = 60
 
 
 class Entry(NamedTuple):
@@ -40,7 +39,7 @@ class Entry(NamedTuple):
 def create(bootstrap: str, topic: str, **config: str) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
     settings = {**TOPIC, **{name.replace("_", "."): value for name, value in config.items()}}
-    admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
+    admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config=settings)])[topic].result(PATIENCE_S)
 
 
 class Writer:
@@ -57,7 +56,7 @@ class Writer:
         for start in range(0, len(records), batch):
             for key, value in records[start : start + batch]:
                 self._producer.produce(self._topic, value, key=key, partition=0, on_delivery=self._delivered)
-            assert self._producer.flush(30) == 0
+            assert self._producer.flush(PATIENCE_S) == 0
 
     def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
         assert error is None, error
@@ -85,21 +84,24 @@ def consume(bootstrap: str, topic: str, offset: int = 0) -> list[Entry]:
         {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True, "check.crcs": True}
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, offset)])
-    found = []
-    deadline = time.monotonic() + PATIENCE_S
+    found: list[Entry] = []
+
+    def is_at_the_end() -> bool:
+        message = consumer.poll(0.2)
+        if message is None:
+            return False
+        error = message.error()
+        if error is not None:
+            assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+            return True
+        key, value = message.key(), message.value()
+        decoded = [None if part is None else part.decode() for part in (key, value)]
+        found.append(Entry(message.offset(), *decoded))
+        return False
+
     with contextlib.closing(consumer):
-        while time.monotonic() < deadline:
-            message = consumer.poll(0.2)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                return found
-            key, value = message.key(), message.value()
-            decoded = [None if part is None else part.decode() for part in (key, value)]
-            found.append(Entry(message.offset(), *decoded))
-    raise AssertionError(f"the end of {topic} was not reached")
+        until(is_at_the_end, f"the end of {topic} is read", lambda: found[-1:], every_s=0)
+    return found
 
 
 def updates(number: int, count: int = 300) -> list[tuple[str, str | None]]:
@@ -125,15 +127,8 @@ def clean_offset(data: Path, topic: str) -> int:
     return max((int(line.split()[2]) for line in lines if line.split()[0] == topic), default=0)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s"
-        time.sleep(0.05)
-
-
 def wait_for_compaction(data: Path, topic: str, offset: int) -> None:
-    wait_until(lambda: clean_offset(data, topic) >= offset, f"{topic} is compacted up to {offset}")
+    until(lambda: clean_offset(data, topic) >= offset, f"{topic} is compacted up to {offset}")
 
 
 def check(broker: BrokerProcess, topic: str, writer: Writer, compacted: int) -> list[Entry]:
@@ -244,8 +239,8 @@ def test_what_a_consumer_sees_of_keys_that_come_and_go(own_broker: Callable[...,
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
     with contextlib.closing(consumer):
         partition = confluent_kafka.TopicPartition(topic, 0)
-        assert consumer.get_watermark_offsets(partition, timeout=10) == (0, len(writer.entries))
-        (at,) = consumer.offsets_for_times([confluent_kafka.TopicPartition(topic, 0, 1)], timeout=10)
+        assert consumer.get_watermark_offsets(partition, timeout=PATIENCE_S) == (0, len(writer.entries))
+        (at,) = consumer.offsets_for_times([confluent_kafka.TopicPartition(topic, 0, 1)], timeout=PATIENCE_S)
         assert at.offset == found[0].offset, "the first that is left"
 
 
