@@ -1,4 +1,4 @@
-"""LogManager: all logs of this broker: load, create, delete, checkpoint, close (Kafka's class of that name)."""
+"""LogManager: all logs of this broker: load, create, delete, close (Kafka's class of that name)."""
 
 import asyncio
 import time
@@ -22,7 +22,8 @@ from broker.config.config_holder import ConfigHolder
 from broker.config.topic_config import TopicConfig
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.flush_plan import FlushPlan, run_together
-from broker.log.log_directory import Checkpoint, LogDirectory
+from broker.log.log_checkpoints import LogCheckpoints
+from broker.log.log_directory import LogDirectory
 from broker.log.log_environment import LogEnvironment
 from broker.log.log_file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, directory_set_aside
 from broker.log.log_housekeeper import LogHousekeeper
@@ -71,17 +72,16 @@ class LogManager:
         self._topic_config = topic_config or (lambda topic: TopicConfig.effective(config.current, {}))
         self._directory = LogDirectory(file_system, Path(config.current.log_dir))
         self._logs: dict[TopicPartition, UnifiedLog] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}  # of the checkpoint, for logs not asked for yet
-        self._log_starts: dict[TopicPartition, int] = {}  # of the checkpoint, for logs that could not be opened
-        self._clean_offsets: dict[TopicPartition, int] = {}  # of the checkpoint, for logs that are not there yet
-        self._checkpoint_jobs: dict[asyncio.Future[None], None] = {}
+        self.checkpoints = LogCheckpoints(
+            config, self._directory.path, file_system=file_system, disk=disk, metrics=metrics, logs=self.all
+        )
         self.housekeeper = LogHousekeeper(
             config,
             file_system=file_system,
             disk=disk,
             metrics=metrics,
             logs=self.all,
-            checkpoint=self.checkpoint,
+            checkpoint=self.checkpoints.write,
             now_ms=clock.now_ms,
         )
         self._environment = LogEnvironment(
@@ -93,9 +93,13 @@ class LogManager:
             producer_id_expiration_ms=config.current.producer_id_expiration_ms,
             is_remote_storage_enabled=config.current.remote_log_storage_system_enable,
         )
-        environment, flush = self._environment, self.housekeeper.flush
         self.cleaner = LogCleaner(
-            config, environment, disk, logs=self.all, flush=flush, checkpoint=self.checkpoint_cleaner
+            config,
+            self._environment,
+            disk,
+            logs=self.all,
+            flush=self.housekeeper.flush,
+            checkpoint=self.checkpoints.write_clean_offsets,
         )
         self.previous_broker_epoch = NO_EPOCH  # of the last clean stop, once started
         metrics.observe(self.all)
@@ -121,10 +125,7 @@ class LogManager:
         epoch = await self._disk.run(directory.take_clean_shutdown_marker)
         was_clean = epoch is not None
         self.previous_broker_epoch = NO_EPOCH if epoch is None else epoch
-        recovery_points = await self._disk.run(directory.recovery_points.read)
-        log_start_offsets = await self._disk.run(directory.log_start_offsets.read)
-        self._high_watermarks = await self._disk.run(directory.high_watermarks.read)
-        self._clean_offsets = await self._disk.run(directory.cleaner_offsets.read)
+        await self.checkpoints.read()
         partitions, deleted = await self._disk.run(directory.sort_out)
         self.housekeeper.delete_later(deleted, 0)
         self._metrics.remaining_logs_to_recover = len(partitions)
@@ -133,16 +134,14 @@ class LogManager:
             part = partitions[start : start + LOAD_SLICE]
             configs = [self._topic_config(topic_partition.topic) for topic_partition in part]
             # One job at a time: the jobs share the bounds on open files, and there is one interpreter lock anyway.
-            loaded = await self._disk.run(self._load_part, part, configs, recovery_points, log_start_offsets, was_clean)
+            loaded = await self._disk.run(self._load_part, part, configs, was_clean)
             for each in loaded:
                 self._add(each.log)
                 recovered_segments += each.recovery.segments
                 self._metrics.recovered_bytes.increment(each.recovery.scanned_bytes)
                 self._metrics.truncated_bytes.increment(each.recovery.cut_bytes)
             self._metrics.remaining_logs_to_recover -= len(part)
-        missing = [each for each in partitions if each not in self._logs]
-        self._log_starts = {each: log_start_offsets[each] for each in missing if each in log_start_offsets}
-        self._clean_offsets = {each: self._clean_offsets[each] for each in missing if each in self._clean_offsets}
+        await self.checkpoints.loaded(set(partitions) - self._logs.keys(), is_directory_new=not partitions)
         log.info(
             "logs_loaded",
             directory=str(directory.path),
@@ -156,8 +155,6 @@ class LogManager:
         self,
         partitions: Sequence[TopicPartition],
         configs: Sequence[TopicConfig],
-        recovery_points: dict[TopicPartition, int],
-        log_start_offsets: dict[TopicPartition, int],
         was_clean: bool,
     ) -> list[LoadedLog]:
         loaded = []
@@ -169,10 +166,10 @@ class LogManager:
                     self.directory / str(topic_partition),
                     topic_partition,
                     config,
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    log_start_offset=log_start_offsets.get(topic_partition, 0),
+                    recovery_point=self.checkpoints.recovery_point(topic_partition),
+                    log_start_offset=self.checkpoints.log_start_offset(topic_partition),
                     had_clean_shutdown=was_clean,
-                    was_compacted=self._directory.may_have_holes(topic_partition, self._clean_offsets),
+                    was_compacted=self.checkpoints.may_have_holes(topic_partition),
                     are_settings_known=False,  # the metadata comes later
                 )
             except StorageFailure as failure:
@@ -192,13 +189,8 @@ class LogManager:
         return loaded
 
     def _add(self, unified_log: UnifiedLog) -> None:
-        topic_partition = unified_log.topic_partition
-        unified_log.update_high_watermark(self._high_watermarks.pop(topic_partition, 0))
-        clean_offset = self._clean_offsets.pop(topic_partition, None)
-        if clean_offset is not None:
-            unified_log.clean_offset = min(clean_offset, unified_log.log_end_offset)
-        self._logs[topic_partition] = unified_log
-        self._log_starts.pop(topic_partition, None)
+        self.checkpoints.opened(unified_log)
+        self._logs[unified_log.topic_partition] = unified_log
 
     # -- the logs --------------------------------------------------------------------------------------------------
 
@@ -235,15 +227,14 @@ class LogManager:
         directory = self.directory / str(topic_partition)
         is_new = not self._file_system.exists(directory)
         self._file_system.make_directories(directory)
-        start = 0 if is_new else self._log_starts.get(topic_partition, 0)
         loaded = load_log(
             self._environment,
             directory,
             topic_partition,
             config,
-            log_start_offset=start,
+            log_start_offset=0 if is_new else self.checkpoints.log_start_offset(topic_partition),
             had_clean_shutdown=False,
-            was_compacted=not is_new and topic_partition in self._clean_offsets,
+            was_compacted=not is_new and self.checkpoints.may_have_holes(topic_partition),
         )
         unified_log = loaded.log
         if unified_log.topic_id is None:
@@ -333,96 +324,8 @@ class LogManager:
         async with BackgroundTasks("logs") as tasks:
             self.housekeeper.start(tasks)
             self.cleaner.start(tasks)
-            tasks.start("checkpoint", self._run_checkpoints())
-            tasks.start("high-watermark-checkpoint", self._run_high_watermark_checkpoints())
+            self.checkpoints.start(tasks)
             yield self
-
-    async def _run_checkpoints(self) -> None:
-        while True:
-            await asyncio.sleep(max(self._config.current.log_flush_offset_checkpoint_interval_ms, 1) / 1000)
-            await self.checkpoint()
-
-    async def _run_high_watermark_checkpoints(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.current.replica_high_watermark_checkpoint_interval_ms / 1000)
-            await self.checkpoint_high_watermarks()
-
-    async def checkpoint(self) -> None:
-        """Write where recovery begins, where the logs start and where the cleaner goes on."""
-        await self.checkpoint_recovery_points()
-        await self.checkpoint_log_start_offsets()
-        await self.checkpoint_cleaner()
-
-    async def checkpoint_recovery_points(self) -> None:
-        """Write `recovery-point-offset-checkpoint`, and with it the leader epochs that changed."""
-        for unified_log in list(self._logs.values()):
-            if not unified_log.leader_epochs.is_written_below(unified_log.log_end_offset):
-                await self._write_leader_epochs(unified_log)
-        await self._write_checkpoint(
-            self._directory.recovery_points,
-            {topic_partition: each.recovery_point for topic_partition, each in self._logs.items()},
-        )
-
-    async def checkpoint_log_start_offsets(self) -> None:
-        """Write `log-start-offset-checkpoint`: only where the first segment's base does not tell the start."""
-        starts = [(each, each.log_start_offset) for each in self._logs.values()]
-        if await self._write_checkpoint(self._directory.log_start_offsets, self._log_start_offsets()):
-            for unified_log, log_start_offset in starts:
-                unified_log.log_start_is_durable(log_start_offset)
-
-    async def checkpoint_high_watermarks(self) -> None:
-        """Write `replication-offset-checkpoint`."""
-        await self._write_checkpoint(self._directory.high_watermarks, self._all_high_watermarks())
-
-    async def checkpoint_cleaner(self) -> bool:
-        """Write `cleaner-offset-checkpoint`, of the logs a cleaner has been at; returns whether the device has it."""
-        return await self._write_checkpoint(self._directory.cleaner_offsets, self._all_clean_offsets())
-
-    def _log_start_offsets(self) -> dict[TopicPartition, int]:
-        return self._log_starts | {
-            topic_partition: each.log_start_offset
-            for topic_partition, each in self._logs.items()
-            if each.log_start_offset != each.segments.first.base_offset
-            or each.config.remote_storage_enable  # the first segment may go before the next checkpoint
-            or not each.are_settings_known
-        }
-
-    def _all_high_watermarks(self) -> dict[TopicPartition, int]:
-        return self._high_watermarks | {
-            topic_partition: each.high_watermark for topic_partition, each in self._logs.items()
-        }
-
-    def _all_clean_offsets(self) -> dict[TopicPartition, int]:
-        known = ((topic_partition, each.clean_offset) for topic_partition, each in self._logs.items())
-        return self._clean_offsets | {
-            topic_partition: offset for topic_partition, offset in known if offset is not None
-        }
-
-    async def _write_leader_epochs(self, unified_log: UnifiedLog) -> None:
-        epochs = unified_log.leader_epochs
-        pending = epochs.pending_write()
-        if pending is None or unified_log.is_closed:
-            return
-        try:
-            await self._disk.run(epochs.write_content, *pending)
-            epochs.written(pending[0])
-        except (StorageFailure, FileNotFoundError) as failure:
-            log.warning("leader_epochs_not_written", log=str(unified_log.topic_partition), error=str(failure))
-
-    async def _write_checkpoint(self, checkpoint: Checkpoint, offsets: dict[TopicPartition, int]) -> bool:
-        """Returns whether the device has it."""
-        while self._checkpoint_jobs:  # one writer at a time, also of those whose task was cancelled
-            await asyncio.wait(self._checkpoint_jobs)
-        job = self._disk.submit(checkpoint.write, offsets)
-        self._checkpoint_jobs[job] = None
-        job.add_done_callback(self._checkpoint_jobs.pop)
-        try:
-            await asyncio.shield(job)
-        except StorageFailure as failure:
-            self._metrics.storage_failures.increment()
-            log.warning("checkpoint_not_written", error=str(failure))
-            return False
-        return True
 
     # -- shutdown --------------------------------------------------------------------------------------------------
 
@@ -434,9 +337,7 @@ class LogManager:
         started = time.perf_counter()
         is_clean = await self._flush_and_close()
         try:
-            while self._checkpoint_jobs:
-                await asyncio.wait(self._checkpoint_jobs)
-            await self._disk.run(self._write_last_checkpoints)
+            await self.checkpoints.write_last()
             if is_clean:
                 await self._disk.run(self._directory.write_clean_shutdown_marker, broker_epoch)
         except StorageFailure as failure:
@@ -486,13 +387,3 @@ class LogManager:
         for unified_log in logs:
             unified_log.close()
         return is_clean
-
-    def _write_last_checkpoints(self) -> None:
-        directory = self._directory
-        for checkpoint, offsets in (
-            (directory.recovery_points, {tp: each.recovery_point for tp, each in self._logs.items()}),
-            (directory.log_start_offsets, self._log_start_offsets()),
-            (directory.high_watermarks, self._all_high_watermarks()),
-            (directory.cleaner_offsets, self._all_clean_offsets()),
-        ):
-            checkpoint.write(offsets)

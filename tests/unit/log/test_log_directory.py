@@ -1,4 +1,4 @@
-"""LogDirectory: clean-shutdown marker and checkpoints."""
+"""LogDirectory: clean-shutdown marker, and whose directories are in it."""
 
 from pathlib import Path
 
@@ -37,21 +37,6 @@ def test_the_marker_survives_a_power_cut() -> None:
     directory.write_clean_shutdown_marker(7)
     disk.crash(Chance(1))
     assert LogDirectory(disk, PATH).take_clean_shutdown_marker() == 7
-
-
-def test_checkpoints_are_written_when_they_change() -> None:
-    disk, directory = make_directory()
-    checkpoint = directory.recovery_points
-    offsets = {TopicPartition("t", 0): 5}
-    checkpoint.write(offsets)
-    assert checkpoint.read() == offsets
-    disk.remove(PATH / "recovery-point-offset-checkpoint")
-    checkpoint.write(offsets)
-    assert checkpoint.read() == {}, "nothing changed, so nothing was written"
-    checkpoint.write({TopicPartition("t", 0): 6})
-    assert checkpoint.read() == {TopicPartition("t", 0): 6}
-    disk.overwrite(PATH / "recovery-point-offset-checkpoint", b"nonsense")
-    assert checkpoint.read() == {}
 
 
 def test_subdirectories_only() -> None:

@@ -135,8 +135,8 @@ async def test_17_a_kill_recovers_from_the_recovery_points() -> None:
     log = manager.get_or_create(TP, TOPIC_ID)
     append(log, 5)
     await manager.housekeeper.run_requests()
-    await manager.checkpoint_recovery_points()
-    await manager.checkpoint_high_watermarks()
+    await manager.checkpoints.write_recovery_points()
+    await manager.checkpoints.write_high_watermarks()
     append(log, 1)
     again = await node.start()
     found = again.get(TP)
@@ -264,7 +264,7 @@ async def test_a_start_with_a_full_disk_works() -> None:
     log = manager.get(TP)
     assert log is not None
     assert log.log_end_offset == 5
-    await manager.checkpoint_recovery_points()
+    await manager.checkpoints.write_recovery_points()
     assert node.metrics.storage_failures.value == 1
     with pytest.raises(StorageFailure):
         manager.get_or_create(OTHER, TOPIC_ID)
@@ -314,13 +314,13 @@ async def test_checkpoints_follow_in_the_background() -> None:
     node = Node()
     manager = await node.start()
     append(manager.get_or_create(TP, TOPIC_ID), 3, epoch=4)
-    await manager.checkpoint_recovery_points()
+    await manager.checkpoints.write_recovery_points()
     assert node.disk.read(LOG_DIRECTORY / "t-0" / "leader-epoch-checkpoint") == b"0\n1\n4 0\n"
     assert node.disk.read(LOG_DIRECTORY / "recovery-point-offset-checkpoint") == b"0\n1\nt 0 0\n"
     writes = node.disk.operations["write"]
-    await manager.checkpoint_recovery_points()
+    await manager.checkpoints.write_recovery_points()
     assert node.disk.operations["write"] == writes
-    await manager.checkpoint_log_start_offsets()
+    await manager.checkpoints.write_log_start_offsets()
     assert node.disk.read(LOG_DIRECTORY / "log-start-offset-checkpoint") == b"0\n0\n"
     async with manager.running() as running:
         assert running is manager
@@ -446,7 +446,7 @@ async def test_what_a_log_costs_the_disk() -> None:
     assert cost() == {"open": 1}
     for each in manager.all():
         each.maybe_assign_epoch_start_offset(1, 0)
-    await manager.checkpoint_recovery_points()
+    await manager.checkpoints.write_recovery_points()
     await manager.shutdown()
     assert cost() == {}
 
@@ -543,13 +543,13 @@ async def test_the_start_of_a_tiered_log_is_always_in_the_checkpoint() -> None:
     manager = await node.drained()
     log = await node.place(manager)
     path = LOG_DIRECTORY / "log-start-offset-checkpoint"
-    await manager.checkpoint_log_start_offsets()
+    await manager.checkpoints.write_log_start_offsets()
     assert node.disk.read(path) == b"0\n1\nt 0 0\n"
     log.maybe_increment_log_start_offset(4, "test")
     await manager.shutdown()
     assert node.disk.read(path) == b"0\n1\nt 0 4\n"
     manager = await node.start()
-    await manager.checkpoint_log_start_offsets()  # though its topic is not known yet
+    await manager.checkpoints.write_log_start_offsets()  # though its topic is not known yet
     assert node.disk.read(path) == b"0\n1\nt 0 4\n"
 
 
@@ -557,16 +557,16 @@ async def test_epochs_leave_their_file_after_the_log_start_is_on_the_device() ->
     node = TieredNode()
     manager = await node.drained()
     log = await node.place(manager)
-    await manager.checkpoint()
+    await manager.checkpoints.write()
     log.maybe_increment_log_start_offset(3, "test")
     path = log.leader_epochs.path
     node.disk.fail(LOG_DIRECTORY / "log-start-offset-checkpoint.tmp", "open")
-    await manager.checkpoint()
-    await manager.checkpoint()
+    await manager.checkpoints.write()
+    await manager.checkpoints.write()
     assert node.disk.read(path) == b"0\n1\n0 0\n"
     node.disk.heal()
-    await manager.checkpoint()
-    await manager.checkpoint()
+    await manager.checkpoints.write()
+    await manager.checkpoints.write()
     assert node.disk.read(path) == b"0\n1\n0 3\n"
 
 
@@ -575,7 +575,7 @@ async def test_what_the_checkpoint_says_is_not_about_the_next_log_of_that_name()
     manager = await node.drained()
     log = await node.place(manager)
     log.maybe_increment_log_start_offset(4, "test")
-    await manager.checkpoint()
+    await manager.checkpoints.write()
     manager.mark_for_deletion(TP)
     await manager.housekeeper.run_requests()
     append(await node.place(manager))
@@ -630,10 +630,10 @@ async def test_a_tiered_log_that_cannot_be_opened_keeps_its_start() -> None:
     node.disk.fail(LOG_DIRECTORY / "t-0", "open")
     manager = await node.start()
     assert manager.get(TP) is None
-    await manager.checkpoint()
+    await manager.checkpoints.write()
     node.disk.heal()
     assert starts(await node.place(manager)) == (3, 4, 5)
-    await manager.checkpoint()
+    await manager.checkpoints.write()
     assert starts((await node.start()).get(TP)) == (3, 4, 5)
 
 
@@ -643,7 +643,7 @@ async def test_the_start_of_a_log_that_becomes_tiered_is_in_the_checkpoint_soon(
     log = await node.place(manager, node.config)
     append(log, 5)
     log.delete_segments_below(4, "test")
-    await manager.checkpoint()
+    await manager.checkpoints.write()
     path = LOG_DIRECTORY / "log-start-offset-checkpoint"
     assert node.disk.read(path) == b"0\n0\n"
     manager.update_topic_configs({"t": TIERED_TOPIC})

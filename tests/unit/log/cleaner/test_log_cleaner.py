@@ -205,7 +205,7 @@ async def test_a_log_the_disk_did_not_open_keeps_its_place() -> None:
     manager = await node.start()
     assert manager.get(A) is None
     node.disk.heal()
-    await manager.checkpoint()
+    await manager.checkpoints.write()
     assert node.disk.read(CHECKPOINT) == b"0\n1\na 0 3\n"
     assert node.log().clean_offset == 3
 
