@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from broker.common.disk import DiskExecutor
-from broker.common.errors import StorageFailure
+from broker.common.errors import CorruptMessageError, StorageFailure
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
@@ -144,7 +144,7 @@ class LogCleaner:
             return None
         try:
             return cleanable(unified_log, now_ms)
-        except (StorageFailure, FileNotFoundError, CorruptIndexError) as failure:
+        except (StorageFailure, FileNotFoundError, CorruptIndexError, CorruptMessageError) as failure:
             log.warning("log_not_looked_at", log=str(unified_log.topic_partition), error=str(failure))
             return None
 

@@ -70,10 +70,13 @@ class LogCompaction:
         try:
             await self._fill_map()
             end_offset = self._map.latest_offset + 1
+            sources = self._sources(0, end_offset)
+            if not sources:
+                raise LogChangedError(f"{self._log.topic_partition}: all that was to be compacted is deleted")
             filtered = self._filter()
             config = self._log.config
             for group in group_segments(
-                self._sources(0, end_offset),
+                sources,
                 self._target.end_offset,
                 size_max=config.segment_bytes,
                 index_size_max=config.segment_index_bytes,

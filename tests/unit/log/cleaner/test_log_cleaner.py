@@ -226,6 +226,25 @@ async def test_a_damaged_log_is_given_up_and_the_others_go_on() -> None:
     assert again.clean_offset == 3, "another log of that name"
 
 
+async def test_a_damaged_log_whose_times_cannot_be_told_does_not_stop_the_others() -> None:
+    node = Node({"min_compaction_lag_ms": 1000})
+    damaged = node.fill(A)
+    node.fill(B)
+    node.clock.ms = NOW_MS + 1001
+    await node.manager.shutdown()
+    path = damaged.segments.first.records.path
+    content = bytearray(node.disk.read(path))
+    content[8:12] = (3).to_bytes(4, "big")  # no batch is that short
+    node.disk.overwrite(path, bytes(content))
+    node.disk.remove(damaged.segments.first.time_index.path)
+    await node.start()
+    for log in (node.log(A), node.log(B)):
+        log.update_high_watermark(log.log_end_offset)
+    assert await node.clean()
+    assert not await node.clean()
+    assert (node.log(A).clean_offset, node.log(B).clean_offset) == (None, 3)
+
+
 def test_what_the_disk_refuses_is_tried_again_after_the_backoff_and_holds_up_nobody() -> None:
     async def story(loop: SimLoop) -> None:
         node = Node(log_cleaner_backoff_ms=1000)

@@ -416,6 +416,16 @@ async def test_a_segment_that_goes_meanwhile_ends_it_and_leaves_no_file() -> Non
     assert world.entries() == [(3, "b", "2"), (4, "c", "1"), (5, "a", "3")]
 
 
+async def test_a_log_whose_every_closed_segment_goes_meanwhile_is_looked_at_again() -> None:
+    world = sealed()
+    compaction = world.compaction()
+    world.log.maybe_increment_log_start_offset(5, "test")
+    assert world.log.delete_old_segments() == 2
+    with pytest.raises(LogChangedError):
+        await compaction.run()
+    assert world.entries() == [(5, "a", "3")]
+
+
 async def test_a_damaged_batch_makes_a_log_uncleanable() -> None:
     world = sealed()
     path = world.path(0, ".log")
