@@ -33,6 +33,11 @@ class LogFlush:
         self.last_flush_ms = environment.clock.now_ms()
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether a flush has failed since the log was loaded."""
+        return self._doubtful_from != NO_DOUBT
+
+    @property
     def recovery_point(self) -> int:
         """Not above the base of a segment whose indexes may change once more, when it is sealed, even if all its
         records are on the device: the checkpoint may not be newer than the files it vouches for.
@@ -144,7 +149,7 @@ class LogFlush:
     def prepare_close(self) -> FlushPlan | None:
         """Write the last time entry, the indexes and a producer snapshot at the log end, and plan to flush them."""
         log = self._log
-        if self._doubtful_from != NO_DOUBT:
+        if self.is_in_doubt:
             raise StorageFailure(f"{log.topic_partition}: a flush has failed, and only recovery can tell what is there")
         if not log.is_dirty:
             return self._plan_epochs()

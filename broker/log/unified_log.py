@@ -131,6 +131,11 @@ class UnifiedLog:
         return self._flush.recovery_point
 
     @property
+    def is_in_doubt(self) -> bool:
+        """A flush has failed: only the next start can tell what the device has, and later flushes say nothing."""
+        return self._flush.is_in_doubt
+
+    @property
     def segments(self) -> LogSegments:
         return self._local.segments
 

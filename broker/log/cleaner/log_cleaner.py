@@ -160,6 +160,8 @@ class LogCleaner:
             raise LogChangedError("it was closed or cut")
         if not is_flushed:
             raise StorageFailure(f"{unified_log.topic_partition}: what is to be compacted could not be flushed")
+        if unified_log.is_in_doubt:
+            raise UncleanableLogError("a flush has failed, and what the device has will be known at the next start")
         if unified_log.clean_offset is None:
             unified_log.clean_offset = target.first_dirty_offset
         if not await self._checkpoint():

@@ -36,7 +36,8 @@ class LogChangedError(Exception):
 
 
 class UncleanableLogError(Exception):
-    """It cannot be compacted, now or later: a batch or an index is damaged, or a swap could not be finished."""
+    """It cannot be compacted, now or later: a batch or an index is damaged, a flush has failed, or a swap could not be
+    finished."""
 
 
 class LogCompaction:

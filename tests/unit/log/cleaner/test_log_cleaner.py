@@ -165,6 +165,32 @@ async def test_what_is_not_on_the_device_is_not_compacted() -> None:
     assert (log.size_bytes, node.metrics.cleaner.failures.value) == (size, 1)
 
 
+async def test_after_a_flush_that_failed_nothing_is_compacted_before_the_next_start() -> None:
+    """Linux forgets what it could not write, and the next flush succeeds: a newer value may be in memory alone."""
+    node = Node({"segment_bytes": 250})
+    log = node.log()
+    for key in (b"a", b"x", b"a", b"y"):
+        if len(log.segments) == 3:
+            await node.manager.housekeeper.run_requests()
+            node.disk.fail(log.segments.active.records.path, "sync")
+        (result,) = log.append_as_leader(parsed(records_batch((NOW_MS, key, b"v" * 100))), 0)
+        assert result.error is None
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    await node.manager.housekeeper.run_requests()
+    await node.manager.checkpoints.write()
+    node.disk.heal()
+    node.disk.fail(log.directory / f"{2:020d}.log.cleaned", "create")  # the pass would have to stop half way
+    assert await node.clean()
+    assert node.metrics.cleaner.failures.value == 1
+    node.disk.heal()
+    assert not await node.clean(), "it is not tried again"
+    node.disk.crash(Chance(1))
+    again = (await node.start()).get(A)
+    assert again is not None
+    assert next(again.segments.first.records.batches())[1].base_offset == 0, "the value the device has"
+
+
 async def test_a_truncation_takes_the_offset_back_and_is_written_down() -> None:
     node = Node()
     log = node.fill()
