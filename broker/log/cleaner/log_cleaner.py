@@ -19,6 +19,7 @@ from broker.log.cleaner.cleanable_log import CleanableLog, cleanable
 from broker.log.cleaner.io_throttle import IoThrottle
 from broker.log.cleaner.log_compaction import LogChangedError, LogCompaction, UncleanableLogError
 from broker.log.cleaner.offset_map import OffsetMap, entries_in
+from broker.log.cleaner.record_filter import last_batches
 from broker.log.log_environment import LogEnvironment
 from broker.log.unified_log import UnifiedLog
 
@@ -154,8 +155,8 @@ class LogCleaner:
         unified_log, config = target.log, self._config.current
         started = time.perf_counter()
         # Before the device loses a record it must have what that is decided by: newer ones and ends of transactions.
-        durable_offset = unified_log.log_end_offset
-        is_flushed = await self._flush(unified_log, durable_offset)
+        producers = last_batches(unified_log.producer_state_manager.producers)
+        is_flushed = await self._flush(unified_log, unified_log.log_end_offset)
         if unified_log.is_closed or unified_log.truncation_count != target.truncation_count:
             raise LogChangedError("it was closed or cut")
         if not is_flushed:
@@ -169,7 +170,7 @@ class LogCleaner:
         offset_map = OffsetMap(
             entries_in(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor)
         )
-        compaction = LogCompaction(target, durable_offset, offset_map, self._environment, self._disk, self._throttle)
+        compaction = LogCompaction(target, producers, offset_map, self._environment, self._disk, self._throttle)
         end_offset = await compaction.run()
         unified_log.clean_offset = end_offset
         await self._checkpoint()

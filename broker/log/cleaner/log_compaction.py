@@ -18,7 +18,7 @@ from broker.log.cleaner.cleaned_segment import CleanedSegment
 from broker.log.cleaner.cleaned_transactions import CleanedTransactions
 from broker.log.cleaner.io_throttle import IoThrottle
 from broker.log.cleaner.offset_map import OffsetMap
-from broker.log.cleaner.record_filter import RecordFilter, RetainedBatch
+from broker.log.cleaner.record_filter import LastBatches, RecordFilter, RetainedBatch
 from broker.log.cleaner.segment_groups import group_segments
 from broker.log.cleaner.segment_swap import are_in_place, swap
 from broker.log.log_environment import LogEnvironment
@@ -49,14 +49,14 @@ class LogCompaction:
     def __init__(
         self,
         target: CleanableLog,
-        durable_offset: int,
+        producers: LastBatches,
         offset_map: OffsetMap,
         environment: LogEnvironment,
         disk: DiskExecutor,
         throttle: IoThrottle,
     ) -> None:
         self._target = target
-        self._durable_offset = durable_offset  # what is below it is on the device
+        self._producers = producers  # the last batches of which the device has
         self._log = target.log
         self._map = offset_map
         self._environment = environment
@@ -101,9 +101,8 @@ class LogCompaction:
         return transactions, RecordFilter(
             self._map,
             transactions,
-            self._log.producer_state_manager.last_entry,
+            self._producers,
             now_ms=self._now_ms,
-            durable_offset=self._durable_offset,
             delete_retention_ms=self._log.config.delete_retention_ms,
         )
 

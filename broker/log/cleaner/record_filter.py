@@ -1,6 +1,7 @@
 """RecordFilter: what of a batch stays when its log is compacted (Kafka: Cleaner.cleanInto, MemoryRecords.filterTo)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from broker.common.buffers import Buffer
 from broker.common.errors import InvalidRecordError
@@ -11,7 +12,23 @@ from broker.records.memory_records_builder import MemoryRecordsBuilder, empty_ba
 from broker.records.record import Record
 from broker.records.record_batch import RecordBatch
 
-LastEntry = Callable[[int], ProducerStateEntry | None]
+
+class LastBatch(NamedTuple):
+    """What a log knew of a producer when a pass began; no offset: by markers alone."""
+
+    last_offset: int | None
+    producer_epoch: int
+
+
+LastBatches = Mapping[int, LastBatch]
+
+
+def last_batches(producers: Mapping[int, ProducerStateEntry]) -> LastBatches:
+    """Of each producer, by its id (Kafka: UnifiedLog.lastRecordsOfActiveProducers)."""
+    return {
+        producer_id: LastBatch(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
+        for producer_id, entry in producers.items()
+    }
 
 
 class RetainedBatch:
@@ -115,26 +132,24 @@ class RetainedBatch:
 class RecordFilter:
     """The rules of one pass.
 
-    `last_entry` answers what the log knows of a producer: the last batch of each, of those below `durable_offset`,
-    stays, empty if need be, so that its sequence survives a recovery.  So does the batch that ends the compacted part:
-    who follows sees where it ends.
+    The last batch of each producer stays, empty if need be, so that its sequence survives a recovery.  `last_batches`
+    are as of a moment the device has reached: those that came since may be lost in a crash.  So does the batch that
+    ends the compacted part: who follows sees where it ends.
     """
 
     def __init__(
         self,
         offset_map: OffsetMap,
         transactions: CleanedTransactions,
-        last_entry: LastEntry,
+        last_batches: LastBatches,
         *,
         now_ms: int,
-        durable_offset: int,
         delete_retention_ms: int,
     ) -> None:
         self._offset_map = offset_map
         self._transactions = transactions
-        self._last_entry = last_entry
+        self._last_batches = last_batches
         self._now_ms = now_ms
-        self._durable_offset = durable_offset
         self.delete_horizon_ms = now_ms + delete_retention_ms
 
     def begin(self, batch: RecordBatch) -> RetainedBatch | None:
@@ -166,10 +181,9 @@ class RecordFilter:
         return horizon_ms is not None and horizon_ms <= self._now_ms
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
-        entry = self._last_entry(batch.producer_id) if batch.has_producer_id else None
-        if entry is None:
+        last = self._last_batches.get(batch.producer_id) if batch.has_producer_id else None
+        if last is None:
             return False
-        if entry.batches:
-            durable = (each.last_offset for each in reversed(entry.batches) if each.last_offset < self._durable_offset)
-            return batch.last_offset == next(durable, None)
-        return batch.is_control and batch.producer_epoch == entry.producer_epoch
+        if last.last_offset is not None:
+            return batch.last_offset == last.last_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch

@@ -14,6 +14,7 @@ from broker.log.cleaner.io_throttle import IoThrottle
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.cleaner.log_compaction import LogCompaction
 from broker.log.cleaner.offset_map import OffsetMap
+from broker.log.cleaner.record_filter import last_batches
 from broker.log.offset_checkpoint_file import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile
 from broker.log.unified_log import UnifiedLog
 from broker.records.memory_records_builder import records_batch
@@ -118,7 +119,7 @@ class CleanerWorld(LogWorld):
     def compaction(self, entries_max: int = 1000, target: CleanableLog | None = None) -> LogCompaction:
         return LogCompaction(
             target or self.target(),
-            self.log.log_end_offset,
+            last_batches(self.log.producer_state_manager.producers),
             OffsetMap(entries_max),
             self.environment,
             self.executor,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.common.chance import Chance
 from broker.common.errors import StorageFailure
 from broker.log.cleaner import log_compaction
 from broker.log.cleaner.log_compaction import LogChangedError, UncleanableLogError
@@ -12,6 +13,13 @@ from broker.records.record_batch import RecordBatch
 from tests.support.builders import parsed
 from tests.unit.log.cleaner.cleaner_world import CleanerWorld
 from tests.unit.log.log_world import NOW_MS, topic_config
+
+
+class Nothing(Chance):
+    """Of what the device had not yet, nothing is left."""
+
+    def below(self, bound: int) -> int:
+        return 0
 
 
 async def compacted(world: CleanerWorld, entries_max: int = 1000) -> int:
@@ -170,6 +178,26 @@ async def test_38_the_last_batch_of_a_producer_stays_and_its_sequence_survives_a
     world.roll()
     await compacted(world)
     assert [batch.base_offset for batch in world.batches()] == [2, 4, 5], "superseded by the newer one"
+
+
+async def test_38_the_last_batch_the_device_has_stays_while_its_producer_goes_on() -> None:
+    world = CleanerWorld()
+    world.put(("a", "1"), producer_id=9, producer_epoch=0, base_sequence=0)
+    world.put(("a", "2"))
+    world.roll()
+    world.log.flush()
+    compaction = world.compaction()
+    for number in range(10):
+        epoch, sequence = divmod(number, 6)
+        world.put((f"n{number}", "1"), producer_id=9, producer_epoch=epoch, base_sequence=sequence + 1 - epoch)
+    await compaction.run()
+    assert world.offsets()[0] == (0, 0)
+    await world.checkpoint()
+    world.disk.crash(Nothing(1))
+    world.restart(close=False)
+    entry = world.log.producer_state_manager.last_entry(9)
+    assert entry is not None
+    assert (entry.producer_epoch, entry.last_sequence) == (0, 0)
 
 
 async def test_38_the_batch_that_ends_the_compacted_part_stays() -> None:

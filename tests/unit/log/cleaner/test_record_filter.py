@@ -7,7 +7,7 @@ import pytest
 from broker.common.errors import InvalidRecordError
 from broker.log.cleaner.cleaned_transactions import CleanedTransactions
 from broker.log.cleaner.offset_map import OffsetMap
-from broker.log.cleaner.record_filter import RecordFilter, RetainedBatch
+from broker.log.cleaner.record_filter import RecordFilter, RetainedBatch, last_batches
 from broker.log.producer_state_entry import BatchMetadata, ProducerStateEntry
 from broker.records.memory_records_builder import MemoryRecordsBuilder, empty_batch
 from broker.records.record import Record
@@ -30,16 +30,14 @@ class Rules:
         self.entry = ProducerStateEntry(1)
         self.entry.producer_epoch = 0
         self.entry.add_batch(BatchMetadata(0, 50, 0, 0))
-        self.durable_offset = 1000
 
     @property
     def filter(self) -> RecordFilter:
         return RecordFilter(
             self.map,
             self.transactions,
-            lambda producer_id: self.entry if producer_id == 1 else None,
+            last_batches({1: self.entry}),
             now_ms=NOW_MS,
-            durable_offset=self.durable_offset,
             delete_retention_ms=RETENTION_MS,
         )
 
@@ -128,15 +126,6 @@ def test_38_the_last_batch_of_a_producer_is_kept_without_its_records() -> None:
     rules.entry.add_batch(BatchMetadata(1, 60, 0, 0))
     assert outcome(rules.apply(found)) == "gone"
     assert outcome(rules.apply(batch((50, "a", "1"), **{**keywords, "producer_id": 2}))) == "gone", "nobody knows it"
-
-
-def test_a_newer_batch_counts_when_the_device_has_it() -> None:
-    rules = Rules(a=90)
-    rules.entry.add_batch(BatchMetadata(1, 200, 0, 0))
-    found = batch((50, "a", "1"), base_offset=50, producer_id=1, producer_epoch=0, base_sequence=0)
-    assert outcome(rules.apply(found)) == "gone"
-    rules.durable_offset = 200
-    assert outcome(rules.apply(found)) == "empty"
 
 
 def test_38_the_batch_that_ends_the_range_is_kept() -> None:
