@@ -120,6 +120,7 @@ class LogLoader:
         self._producers = ProducerStateManager(self._file_system, directory, environment.producer_id_expiration_ms)
         self._recovery = Recovery()
         self._recovered_from: int | None = None
+        self._has_holes = False
 
     def load(self, recovery_point: int, log_start_offset: int, had_clean_shutdown: bool) -> LoadedLog:
         names = settle_interrupted_work(self._file_system, self._directory)
@@ -180,6 +181,8 @@ class LogLoader:
         )
         self._segments.active.records.release()  # an idle log holds no descriptor
         unified_log.is_dirty = is_new or not had_clean_shutdown or self._recovery.segments > 0
+        if self._has_holes:
+            unified_log.clean_offset = log_start_offset  # a cleaner has been here, if no checkpoint says where
         return LoadedLog(unified_log, self._recovery)
 
     def _lacks_first_epochs(self, log_start_offset: int) -> bool:
@@ -302,7 +305,9 @@ class LogLoader:
         it follows records that were lost, except where compaction makes holes."""
         if segment.base_offset == expected_offset:
             return True
-        return segment.base_offset > expected_offset and self._may_have_holes
+        is_behind_hole = segment.base_offset > expected_offset and self._may_have_holes
+        self._has_holes = self._has_holes or is_behind_hole
+        return is_behind_hole
 
     def _on_batch(self, batch: RecordBatch) -> list[tuple[CompletedTxn, int]]:
         epoch = batch.partition_leader_epoch

@@ -99,6 +99,25 @@ async def test_without_the_cleaners_checkpoint_what_follows_a_hole_is_not_given_
     node.disk.kill()
     manager = await node.start()
     assert [log.log_end_offset for log in manager.all()] == [9]
+    await manager.checkpoints.write()
+    node.disk.kill()
+    manager = await node.start()
+    assert [log.log_end_offset for log in manager.all()] == [9], "nor once there is a checkpoint again"
+
+
+async def test_without_it_neither_by_a_log_that_is_opened_later() -> None:
+    node = Node()
+    manager = await node.start()
+    append(manager.get_or_create(TP, TOPIC_ID), 9)
+    second = LOG_DIRECTORY / str(TP) / [name for name in node.files(str(TP)) if name.endswith(".log")][1]
+    node.disk.overwrite(second, node.disk.read(second)[: len(node.disk.read(second)) // 2])
+    node.disk.remove(LOG_DIRECTORY / CLEANER_OFFSET_CHECKPOINT)
+    node.disk.kill()
+    node.disk.fail(LOG_DIRECTORY / str(TP), "open")
+    manager = await node.start()
+    assert manager.get(TP) is None
+    node.disk.heal()
+    assert manager.get_or_create(TP, TOPIC_ID).log_end_offset == 9
 
 
 async def test_6_a_clean_stop_and_start() -> None:
