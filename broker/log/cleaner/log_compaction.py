@@ -187,7 +187,7 @@ class LogCompaction:
             outcome = await self._outcome(retained)
             if outcome is None:
                 continue
-            pending.append(RecordBatch.parse(outcome))
+            pending.append(RecordBatch.parse(bytes(outcome)))  # a copy: a view would keep all that was read with it
             pending_bytes += len(outcome)
             if pending_bytes >= WRITE_BYTES or len(pending) >= WRITE_BATCHES_MAX:
                 await cleaned.write(pending)

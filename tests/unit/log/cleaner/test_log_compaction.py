@@ -1,5 +1,6 @@
 """LogCompaction: one pass over one log; what stays, where it ends, and what it must not touch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from broker.common.chance import Chance
 from broker.common.errors import StorageFailure
 from broker.log.cleaner import log_compaction
+from broker.log.cleaner.cleaned_segment import CleanedSegment
 from broker.log.cleaner.log_compaction import LogChangedError, UncleanableLogError
 from broker.records.compression import CompressionType
 from broker.records.record_batch import RecordBatch
@@ -394,6 +396,27 @@ async def test_a_large_output_is_written_in_parts(monkeypatch: pytest.MonkeyPatc
     assert len(segment.offset_index.entries()) > 5
     assert all(positions[entry.position] == entry.offset for entry in segment.offset_index.entries())
     assert segment.time_index.entries()
+
+
+async def test_what_waits_to_be_written_keeps_nothing_else_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    write = CleanedSegment.write
+
+    async def weighing(self: CleanedSegment, batches: Sequence[RecordBatch]) -> None:
+        views = [
+            batch.buffer if isinstance(batch.buffer, memoryview) else memoryview(batch.buffer) for batch in batches
+        ]
+        kept.append(sum(len(view.obj) for view in views))  # type: ignore[arg-type]
+        await write(self, batches)
+
+    monkeypatch.setattr(CleanedSegment, "write", weighing)
+    world = CleanerWorld()
+    for number in range(20):
+        world.put((f"k{number}", "1"))
+        world.put(("a", "1" * 1000))
+    world.roll()
+    await compacted(world)
+    assert kept == [world.log.segments.first.size_bytes]
 
 
 # -- what ends a pass
