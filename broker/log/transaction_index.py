@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -64,12 +65,17 @@ class TransactionIndex:
     def append(self, transaction: AbortedTransaction) -> None:
         """Add the transaction whose ABORT marker was just written to this segment.  Never fails: an entry the disk
         refused is kept in memory and written by the next `write`."""
-        entries = self.entries()
-        assert not entries or transaction.last_offset > entries[-1].last_offset, f"{self.path}: {transaction} goes back"
-        entries.append(transaction)
-        self._is_written = False
+        self.extend((transaction,))
         with contextlib.suppress(StorageFailure):  # flush, roll or close tries again and reports
             self.write()
+
+    def extend(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Add some, in order; the next `write` writes them."""
+        entries = self.entries()
+        for each in transactions:
+            assert not entries or each.last_offset > entries[-1].last_offset, f"{self.path}: {each} goes back"
+            entries.append(each)
+            self._is_written = False
 
     def write(self) -> None:
         """Bring the file up to the entries in memory, without waiting for the device."""

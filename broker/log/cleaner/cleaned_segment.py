@@ -61,8 +61,7 @@ class CleanedSegment:
         segment how old its records were."""
         segment = self.segment
         segment.add_last_time_entry()
-        for transaction in aborted:
-            segment.transaction_index.append(transaction)
+        segment.transaction_index.extend(aborted)
         segment.write_indexes()
         await self._disk.run(_settle, self._file_system, segment.records.path, segment.index_paths(), last_source)
         segment.is_sealed = True

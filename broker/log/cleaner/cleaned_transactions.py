@@ -65,7 +65,8 @@ class CleanedTransactions:
         aborted = self._aborted.pop(batch.producer_id, None)
         if aborted is None or not aborted.has_batches:
             return True
-        self._index.append(aborted.transaction)
+        # Its own offset, not what an index said, which has no CRC: they must increase.
+        self._index.append(aborted.transaction._replace(last_offset=batch.last_offset))
         return False
 
     def take_index(self) -> list[AbortedTransaction]:

@@ -1,9 +1,12 @@
 """Which neighbouring segments become one (Kafka: Cleaner.groupSegmentsBySize)."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from broker.log.abstract_index import RELATIVE_OFFSET_MAX
 from broker.log.log_segment import LogSegment
+
+SEGMENTS_MAX: Final = 100  # in a group: their files are renamed in one turn of the loop, some ten milliseconds then
 
 
 def group_segments(
@@ -12,7 +15,8 @@ def group_segments(
     """`segments`, at least one, in order: those together that fit into one as they are now, by its size, by each of
     its indexes, and by its offsets, which an index keeps relative to the base.  The last one ends at `end_offset`.
 
-    An empty segment is always taken along: it would stay for ever if the distance to its neighbour was too large.
+    An empty segment is taken along wherever it is: it would stay for ever if the distance to its neighbour was too
+    large.
     """
     groups: list[list[LogSegment]] = []
     size = offset_index_size = time_index_size = 0
@@ -23,6 +27,7 @@ def group_segments(
         time_index_size += segment.time_index.size_bytes
         if (
             groups
+            and len(groups[-1]) < SEGMENTS_MAX
             and size <= size_max
             and offset_index_size <= index_size_max
             and time_index_size <= index_size_max

@@ -58,6 +58,14 @@ async def test_it_has_the_indexes_of_what_is_written_and_survives_a_power_cut() 
     assert segment.transaction_index.entries() == [aborted]
 
 
+async def test_its_transaction_index_is_written_once() -> None:
+    world = filled()
+    cleaned = await make(world)
+    writes = world.disk.operations["write"]
+    await cleaned.finish([AbortedTransaction(9, 1, number, number) for number in range(2, 100)], world.path(0, ".log"))
+    assert world.disk.operations["write"] == writes + 1
+
+
 async def test_an_empty_one_is_as_old_as_what_it_replaces() -> None:
     world = filled()
     world.clock.ms += 1000

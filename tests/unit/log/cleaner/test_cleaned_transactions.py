@@ -66,6 +66,16 @@ def test_an_abort_marker_is_of_use_while_batches_come_before_it() -> None:
     assert seen.take_index() == []
 
 
+def test_the_index_says_where_the_markers_are_whatever_a_damaged_one_said() -> None:
+    seen = CleanedTransactions()
+    seen.add_aborted([aborted(1, 4, 1 << 40), aborted(2, 5, 7)])
+    assert seen.saw_batch(data(4))
+    assert seen.saw_batch(data(5, 2))
+    assert not seen.saw_control(marker(6, commit=False))
+    assert not seen.saw_control(marker(7, 2, commit=False))
+    assert [each.last_offset for each in seen.take_index()] == [6, 7]
+
+
 def test_a_commit_marker_is_of_use_while_batches_come_before_it() -> None:
     seen = CleanedTransactions()
     assert seen.saw_control(marker(1, commit=True))

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.log.cleaner.segment_groups import group_segments
+from broker.log.cleaner.segment_groups import SEGMENTS_MAX, group_segments
 from broker.log.log_segment import LogSegment
 
 FAR = 2**31
@@ -47,3 +47,8 @@ def test_by_the_distance_of_offsets() -> None:
 
 def test_an_empty_one_is_taken_along_however_far_it_reaches() -> None:
     assert bases(segment(0, 1), segment(10, 0), end_offset=FAR + 10) == [[0, 10]]
+
+
+def test_not_too_many_for_one_turn_of_the_loop() -> None:
+    groups = bases(*(segment(number, 0, 0, 0) for number in range(2 * SEGMENTS_MAX + 1)), end_offset=FAR)
+    assert [len(group) for group in groups] == [SEGMENTS_MAX, SEGMENTS_MAX, 1]
