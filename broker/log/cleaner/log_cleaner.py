@@ -19,7 +19,7 @@ from broker.log.cleaner.cleanable_log import CleanableLog, cleanable
 from broker.log.cleaner.io_throttle import IoThrottle
 from broker.log.cleaner.log_compaction import LogChangedError, LogCompaction, UncleanableLogError
 from broker.log.cleaner.offset_map import OffsetMap, entries_in
-from broker.log.cleaner.record_filter import last_batches
+from broker.log.cleaner.record_filter import LastBatches, last_batches
 from broker.log.log_environment import LogEnvironment
 from broker.log.unified_log import UnifiedLog
 
@@ -153,7 +153,6 @@ class LogCleaner:
 
     async def _clean(self, target: CleanableLog) -> None:
         unified_log, config = target.log, self._config.current
-        started = time.perf_counter()
         # Before the device loses a record it must have what that is decided by: newer ones and ends of transactions.
         producers = last_batches(unified_log.producer_state_manager.producers)
         is_flushed = await self._flush(unified_log, unified_log.log_end_offset)
@@ -170,6 +169,14 @@ class LogCleaner:
         offset_map = OffsetMap(
             entries_in(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor)
         )
+        try:
+            await self._compact(target, producers, offset_map)
+        finally:
+            for _ in offset_map.give_back():
+                await asyncio.sleep(0)
+
+    async def _compact(self, target: CleanableLog, producers: LastBatches, offset_map: OffsetMap) -> None:
+        unified_log, started = target.log, time.perf_counter()
         compaction = LogCompaction(target, producers, offset_map, self._environment, self._disk, self._throttle)
         end_offset = await compaction.run()
         unified_log.clean_offset = end_offset
@@ -186,5 +193,3 @@ class LogCleaner:
             bytes_written=compaction.bytes_written,
             seconds=round(seconds, 3),
         )
-        for _ in offset_map.give_back():
-            await asyncio.sleep(0)

@@ -1,6 +1,7 @@
 """LogCleaner: which log it takes, what it writes down, and what becomes of those it cannot compact."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from broker.common.chance import Chance
 from broker.common.disk import InlineDiskExecutor
 from broker.common.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from broker.config.config_holder import ConfigHolder
+from broker.log.cleaner.offset_map import OffsetMap
 from broker.log.file_records import read
 from broker.log.log_manager import LogManager
 from broker.log.unified_log import UnifiedLog
@@ -234,6 +236,23 @@ async def test_a_log_the_disk_did_not_open_keeps_its_place() -> None:
     await manager.checkpoints.write()
     assert node.disk.read(CHECKPOINT) == b"0\n1\na 0 3\n"
     assert node.log().clean_offset == 3
+
+
+async def test_the_memory_of_a_pass_that_fails_is_given_back_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    maps: list[OffsetMap] = []
+    give_back = OffsetMap.give_back
+
+    def noting(self: OffsetMap) -> Iterator[None]:
+        maps.append(self)
+        return give_back(self)
+
+    monkeypatch.setattr(OffsetMap, "give_back", noting)
+    node = Node()
+    node.damage(node.fill())
+    assert await node.clean()
+    assert [each._tables for each in maps] == [[]]
 
 
 async def test_a_damaged_log_is_given_up_and_the_others_go_on() -> None:
