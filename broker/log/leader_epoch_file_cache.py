@@ -88,6 +88,17 @@ class LeaderEpochFileCache:
             _insert(self._kept, epoch, start_offset)
             self._changes += 1
 
+    def recovered(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` was found at `offset`: newer ones that began up to there were cut, and that is not in the
+        file.  Batches are read in order."""
+        if epoch < 0:
+            return  # the batch does not tell
+        slot = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if slot < len(self._entries) and self._entries[slot].start_offset <= offset:
+            self.truncate_from_end(self._entries[slot].start_offset)
+        if not self._entries or epoch > self._entries[-1].epoch:
+            self.assign(epoch, offset)
+
     def prepend(self, earlier: Sequence[EpochEntry]) -> None:
         """What is known elsewhere of the log below the first entry; none of a newer epoch than that."""
         self._entries = _joined(earlier, self._entries)

@@ -13,7 +13,7 @@ import structlog
 
 from broker.common.errors import CorruptMessageError, StorageFailure
 from broker.common.file_system import FileSystem
-from broker.common.identifiers import NO_EPOCH, TopicPartition
+from broker.common.identifiers import TopicPartition
 from broker.config.topic_config import TopicConfig
 from broker.log.abstract_index import CorruptIndexError
 from broker.log.file_records import FileRecords
@@ -310,10 +310,7 @@ class LogLoader:
         return is_behind_hole
 
     def _on_batch(self, batch: RecordBatch) -> list[tuple[CompletedTxn, int]]:
-        epoch = batch.partition_leader_epoch
-        latest = self._epochs.latest_epoch
-        if epoch > (NO_EPOCH if latest is None else latest):
-            self._epochs.assign(epoch, batch.base_offset)
+        self._epochs.recovered(batch.partition_leader_epoch, batch.base_offset)
         aborted = []
         for completed in self._producers.replay(batch):
             if completed.is_aborted:

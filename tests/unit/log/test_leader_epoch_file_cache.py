@@ -34,6 +34,19 @@ def test_assign_ignores_old_news_and_drops_what_it_contradicts() -> None:
         cache.assign(-1, 0)
 
 
+def test_batches_that_are_read_again_say_which_epochs_were_cut() -> None:
+    _, cache = make_cache((1, 0), (3, 10), (4, 20))
+    for epoch, offset in ((-1, 5), (1, 9), (3, 10), (3, 15)):
+        cache.recovered(epoch, offset)
+        assert cache.entries == ((1, 0), (3, 10), (4, 20))
+    cache.recovered(2, 16)
+    assert cache.entries == ((1, 0), (2, 16))
+    cache.recovered(5, 17)
+    assert cache.entries == ((1, 0), (2, 16), (5, 17))
+    cache.recovered(0, 0)
+    assert cache.entries == ((0, 0),)
+
+
 def test_prepend_joins_what_is_of_one_epoch() -> None:
     for known, joined in (
         ([], ((0, 0), (3, 4), (5, 8))),

@@ -127,6 +127,25 @@ def test_a_hole_between_segments_drops_what_follows_except_where_a_cleaner_has_b
     assert loaded.log.log_end_offset == log_end_offset
 
 
+def test_an_epoch_that_was_cut_before_a_crash_is_not_known_again_where_a_cleaner_has_been() -> None:
+    """The file is from before the cut: the leader's records there are of an older epoch."""
+    world = LogWorld(segment_bytes=1 << 20)
+    world.append(3, epoch=3)
+    world.append(3, epoch=5)
+    world.log.flush()
+    world.log.truncate_to(3)
+    leader = LogWorld()
+    leader.append(3, epoch=3)
+    leader.append(3, epoch=3)
+    leader.append(3, epoch=6)
+    for batch in leader.batches(3):
+        world.log.append_as_follower(bytes(batch.buffer), 6)
+    expected = [(3, 0), (6, 6)]
+    assert list(world.log.leader_epochs.entries) == expected
+    world.disk.kill()
+    assert list(world.reload(close=False, was_compacted=True).leader_epochs.entries) == expected
+
+
 def test_epochs_of_a_compacted_log_begin_where_they_began_though_the_batches_there_are_gone() -> None:
     world = filled()
     world.log.leader_epochs.write()
