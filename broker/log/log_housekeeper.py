@@ -9,12 +9,13 @@ from typing import Any, Final
 import structlog
 
 from broker.common.disk import DiskExecutor
-from broker.common.errors import StorageFailure
+from broker.common.errors import CorruptMessageError, StorageFailure
 from broker.common.file_system import FileSystem
 from broker.common.identifiers import TopicPartition
 from broker.common.tasks import BackgroundTasks
 from broker.config.broker_config import BrokerConfig
 from broker.config.config_holder import ConfigHolder
+from broker.log.abstract_index import CorruptIndexError
 from broker.log.flush_plan import FlushPlan
 from broker.log.unified_log import NEVER, UnifiedLog
 from broker.metrics.log_metrics import LogMetrics
@@ -167,7 +168,7 @@ class LogHousekeeper:
                 continue  # what the device may lack of it would be nowhere on this broker
             try:
                 count += unified_log.delete_old_segments()
-            except StorageFailure as failure:
+            except (StorageFailure, CorruptMessageError, CorruptIndexError) as failure:
                 self._metrics.storage_failures.increment()
                 log.warning("retention_failed", log=str(unified_log.topic_partition), error=str(failure))
             if number % SLICE == SLICE - 1:

@@ -109,6 +109,22 @@ async def test_retention_goes_over_all_logs_and_survives_a_refusing_disk() -> No
     assert await world.keeper.delete_old_segments() == 0
 
 
+async def test_a_segment_whose_times_cannot_be_told_stays_and_does_not_stop_the_broker() -> None:
+    world = World(segment_bytes=200, retention_ms=1000)
+    for _ in range(4):
+        world.append()
+    world.close()
+    content = bytearray(world.disk.read(world.path(0, ".log")))
+    content[8:12] = (3).to_bytes(4, "big")  # no batch is that short
+    world.disk.overwrite(world.path(0, ".log"), bytes(content))
+    world.disk.remove(world.path(0, ".timeindex"))
+    world.reload(clean=True, close=False)
+    world.log.update_high_watermark(4)
+    world.clock.ms = NOW_MS + 5000
+    assert await world.keeper.delete_old_segments() == 0
+    assert world.metrics.storage_failures.value == 1
+
+
 async def test_what_replaces_a_segment_is_on_the_device_before_the_segment_goes() -> None:
     """A follower hears of a new log start; the snapshot that makes older records superfluous may be in memory alone."""
     world = World(segment_bytes=200, compact=True)
