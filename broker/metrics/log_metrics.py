@@ -54,14 +54,15 @@ class LogCleanerMetrics:
             "The largest part of a compacted log that is not compacted yet, in percent.",
             lambda: 100 * self._dirtiest,
             bean="kafka.log:type=LogCleanerManager,name=max-dirty-percent",
-            action="If it stays above min.cleanable.dirty.ratio, the cleaner is too slow, or it is off.",
+            action="If it stays above min.cleanable.dirty.ratio, the cleaner is too slow. While it is off this is 0.",
         )
         registry.gauge(
             "kafka_log_logcleanermanager_time_since_last_run_ms",
             "Milliseconds since the log cleaner last looked at the logs.",
             lambda: 0 if self._looked_at is None else 1000 * (time.perf_counter() - self._looked_at),
             bean="kafka.log:type=LogCleanerManager,name=time-since-last-run-ms",
-            action="More than log.cleaner.backoff.ms and a long pass together: the cleaner hangs, or it is off.",
+            action="More than log.cleaner.backoff.ms and a long pass together: the cleaner hangs. "
+            "While it is off this is 0.",
         )
         registry.gauge(
             "kafka_log_logcleanermanager_uncleanable_partitions_count",
