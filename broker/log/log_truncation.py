@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from broker.common.buffers import Buffer
+from broker.common.errors import StorageFailure
 from broker.log.leader_epoch_file_cache import EpochEntry
 from broker.log.log_environment import LogEnvironment
 
@@ -35,6 +36,7 @@ class LogTruncation:
             epochs.truncate_from_end(local_log.log_end_offset)
             unified_log.epochs_changed()
             return False
+        self._ensure_can_be_cut()
         if offset < local_log.segments.first.base_offset:
             self._begin_at(offset, min(unified_log.log_start_offset, offset))
             epochs.truncate_from_end(offset)
@@ -54,6 +56,7 @@ class LogTruncation:
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None) -> None:
         """See `UnifiedLog.truncate_fully_and_start_at`."""
+        self._ensure_can_be_cut()
         self._begin_at(offset, offset if log_start_offset is None else log_start_offset)
         self._log.leader_epochs.clear()
         self._log.epochs_changed()
@@ -62,6 +65,7 @@ class LogTruncation:
         self, next_offset: int, log_start_offset: int, leader_epochs: Iterable[EpochEntry], producer_snapshot: Buffer
     ) -> None:
         """See `UnifiedLog.restore_from_remote`."""
+        self._ensure_can_be_cut()
         unified_log = self._log
         producers = unified_log.producer_state_manager
         entries = producers.prepare_restore(next_offset, producer_snapshot)
@@ -75,6 +79,11 @@ class LogTruncation:
         producers.complete_restore(next_offset, entries, self._environment.clock.now_ms())
         unified_log.refresh_first_unstable_offset()
         self._environment.housekeeping.flush_later(unified_log)
+
+    def _ensure_can_be_cut(self) -> None:
+        """The next start would take segments that a compacted one was to replace for what follows a shorter one."""
+        if self._log.has_unfinished_swap:
+            raise StorageFailure(f"{self._log.topic_partition}: files of compacted segments could not be renamed")
 
     def _begin_at(self, offset: int, log_start_offset: int) -> None:
         unified_log = self._log

@@ -36,7 +36,7 @@ def swap(
 
     In one turn of the loop, so nobody reads in between; reads under way have their files open.  StorageFailure, and
     the log is as it was.  False when the disk refused in the midst of it: the log has the new segment, and the next
-    start brings the names in order; until then this log must be left alone.
+    start brings the names in order; until then this log is neither compacted nor cut.
     """
     cleaned.rename(SWAP_SUFFIX)  # a start drops these as long as one is still called .cleaned
     paths: list[Path] = []
@@ -59,5 +59,6 @@ def swap(
     cleaned.unload()  # until somebody reads it
     unified_log.local_log.unsynced_directory = True
     unified_log.is_dirty = True
+    unified_log.has_unfinished_swap = not is_complete
     environment.housekeeping.delete_later(paths, unified_log.config.file_delete_delay_ms)
     return is_complete

@@ -538,9 +538,15 @@ async def test_an_unfinished_swap_makes_a_log_uncleanable_and_the_next_start_fin
         await world.compaction().run()
     expected = [(2, "a", "2"), (3, "b", "2"), (4, "c", "1"), (5, "a", "3")]
     assert world.entries() == expected, "the log has the new one"
+    for cut in (world.log.truncate_to, world.log.truncate_fully_and_start_at):
+        with pytest.raises(StorageFailure, match="renamed"):
+            cut(2)  # or the old one of what is cut would follow
+    assert world.entries() == expected
     world.log.clean_offset = 0
     await world.checkpoint()
     world.disk.heal()
     world.restart()
     assert world.entries() == expected
     assert not world.files(".swap")
+    world.log.truncate_to(4)
+    assert world.entries() == expected[:1], "the whole batch"
