@@ -11,10 +11,12 @@ from broker.common.buffers import Buffer
 from broker.common.errors import InvalidRecordError
 from broker.common.identifiers import NO_SEQUENCE
 from broker.records.sequence import increment_sequence
-from broker.records.varint import decode_varint, decode_varlong, encode_varint, encode_varlong
+from broker.records.varint import decode_varint, decode_varlong, encode_varint, encode_varlong, wrapped_long
 
 _NULL: Final = encode_varint(-1)
 _NO_ATTRIBUTES: Final = b"\x00"
+_TIMESTAMP_MIN: Final = -(1 << 63)
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 _RECORD_SIZE_MIN: Final = 7  # length, attributes, timestamp, offset, two null lengths, header count
 
 # Header keys are text, but nothing stops a client from sending other bytes: they must survive a re-encoding.
@@ -87,9 +89,10 @@ def decode_records(
     position = 0
     for _ in range(count):
         delta_of_offset, delta_of_timestamp, key, value, headers, position = _decode_record(payload, position)
+        timestamp = base_timestamp + delta_of_timestamp if log_append_time is None else log_append_time
         yield Record(
             base_offset + delta_of_offset,
-            base_timestamp + delta_of_timestamp if log_append_time is None else log_append_time,
+            timestamp if _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX else wrapped_long(timestamp),
             key,
             value,
             headers,

@@ -13,6 +13,8 @@ _INT_GROUPS_MAX: Final = 5  # 7 bits a byte
 _LONG_GROUPS_MAX: Final = 10
 _INT_MASK: Final = (1 << 32) - 1
 _LONG_MASK: Final = (1 << 64) - 1
+_LONG_MIN: Final = -(1 << 63)
+_LONG_MAX: Final = (1 << 63) - 1
 
 
 def encode_uvarint(value: int) -> bytes:
@@ -32,8 +34,15 @@ def encode_varint(value: int) -> bytes:
     return encode_uvarint(((value << 1) ^ (value >> 31)) & _INT_MASK)
 
 
+def wrapped_long(value: int) -> int:
+    """As 64 bits hold it: sums and differences of timestamps that are far apart wrap around, as in Java."""
+    return (value + (1 << 63) & _LONG_MASK) - (1 << 63)
+
+
 def encode_varlong(value: int) -> bytes:
-    """A signed number of 64 bits, zigzag."""
+    """A signed number of 64 bits, zigzag; a larger one wraps around."""
+    if not _LONG_MIN <= value <= _LONG_MAX:
+        value = wrapped_long(value)
     return encode_uvarint(((value << 1) ^ (value >> 63)) & _LONG_MASK)
 
 

@@ -30,6 +30,17 @@ def test_deltas_may_be_negative_and_large() -> None:
     assert (record.key, record.value) == (b"k" * 200, b"v" * 20_000)
 
 
+@pytest.mark.parametrize(("timestamp", "base"), [(-(2**63), 1000), (2**63 - 1, -1000), (5, 2**63 - 1), (5, -(2**63))])
+def test_timestamps_far_apart_wrap_around_and_back(timestamp: int, base: int) -> None:
+    (record,) = decode(encode_record(0, timestamp - base, None, None), 1, base_timestamp=base)
+    assert record.timestamp == timestamp
+
+
+def test_a_timestamp_beyond_64_bits_is_what_java_reads() -> None:
+    (record,) = decode(encode_record(0, 6, None, None), 1, base_timestamp=2**63 - 1)
+    assert record.timestamp == -(2**63) + 5
+
+
 def test_log_append_time_replaces_every_timestamp() -> None:
     raw = encode_record(0, 5, b"a", b"") + encode_record(1, 9, b"b", b"")
     assert [record.timestamp for record in decode(raw, 2, log_append_time=77)] == [77, 77]
