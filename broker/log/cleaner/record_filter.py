@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broker.common.buffers import Buffer
 from broker.common.errors import InvalidRecordError
+from broker.config.value_types import INT64_MAX
 from broker.log.cleaner.cleaned_transactions import CleanedTransactions
 from broker.log.cleaner.offset_map import OffsetMap
 from broker.log.producer_state_entry import ProducerStateEntry
@@ -150,7 +151,7 @@ class RecordFilter:
         self._transactions = transactions
         self._last_batches = last_batches
         self._now_ms = now_ms
-        self.delete_horizon_ms = now_ms + delete_retention_ms
+        self.delete_horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)  # for ever, if so configured
 
     def begin(self, batch: RecordBatch) -> RetainedBatch | None:
         """What may stay of the next batch of the log; None when it is gone, whatever is in it."""

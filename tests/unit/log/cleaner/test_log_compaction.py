@@ -116,6 +116,28 @@ async def test_37_a_tombstone_stays_for_delete_retention_ms_and_its_timestamp_is
     assert world.entries() == [(1, "b", "1"), (3, "z", "1"), (4, "y", "1"), (5, "x", "1")]
 
 
+async def test_tombstones_may_stay_for_ever() -> None:
+    world = CleanerWorld(delete_retention_ms=2**63 - 1)
+    world.put(("a", None), timestamp=NOW_MS - 50)
+    for _ in range(2):
+        world.put(("z", "1"))
+        world.roll()
+        await compacted(world)
+        world.clock.ms += 1 << 50
+    assert world.entries()[0] == (0, "a", None)
+    assert world.batches()[0].delete_horizon_ms == 2**63 - 1
+    assert world.records()[0].timestamp == NOW_MS - 50
+
+
+async def test_a_timestamp_far_from_the_time_to_go_is_kept() -> None:
+    world = CleanerWorld()
+    smallest = NOW_MS - (2**63 - 1)  # that a topic takes
+    world.put(("a", None), ("b", "1"), timestamp=smallest)
+    world.roll()
+    await compacted(world)
+    assert [record.timestamp for record in world.records()] == [smallest, smallest]
+
+
 async def test_38_a_batch_that_loses_records_keeps_everything_else() -> None:
     world = CleanerWorld()
     world.put(
