@@ -1,7 +1,9 @@
 """LocalLog: the segments of one partition on this disk: read, roll, cut, delete (Kafka's class of that name)."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -15,6 +17,8 @@ from broker.log.log_segments import LogSegments
 from broker.log.transaction_index import AbortedTransaction
 
 log = structlog.get_logger(__name__)
+
+NO_DOUBT: Final = sys.maxsize
 
 
 def segment_jitter_ms(environment: LogEnvironment, config: TopicConfig) -> int:
@@ -30,6 +34,8 @@ class LocalLog:
         "_environment",
         "config",
         "directory",
+        "doubtful_from",
+        "has_unfinished_swap",
         "log_end_offset",
         "recovery_point",
         "segments",
@@ -55,7 +61,14 @@ class LocalLog:
         self.segments = segments  # never empty
         self.recovery_point = recovery_point  # everything below it is on the device
         self.log_end_offset = log_end_offset  # where the next record goes
+        self.doubtful_from = NO_DOUBT  # the offset of a segment whose flush failed
+        self.has_unfinished_swap = False  # until the next start: files of a compacted segment could not be renamed
         self.unsynced_directory = True  # names were made or removed that the device may not have
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """A flush has failed: only the next start can tell what the device has, and later flushes say nothing."""
+        return self.doubtful_from != NO_DOUBT
 
     def create_segment(self, base_offset: int) -> LogSegment:
         """An empty segment, not yet among the others.  StorageFailure."""

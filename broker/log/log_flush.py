@@ -1,8 +1,7 @@
 """LogFlush: what of a log is on the device, and the recovery point that says so."""
 
-import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.common.errors import StorageFailure
 from broker.log.flush_plan import FlushPlan
@@ -13,9 +12,6 @@ if TYPE_CHECKING:
     from broker.log.unified_log import UnifiedLog
 
 
-NO_DOUBT: Final = sys.maxsize
-
-
 class LogFlush:
     """Plans are made and completed in the loop; running one waits for the device and may be done in a thread.
 
@@ -23,19 +19,13 @@ class LogFlush:
     those bytes.  So nothing from there on is vouched for any more; the next start recovers it.
     """
 
-    __slots__ = ("_doubtful_from", "_environment", "_log", "is_name_synced", "last_flush_ms")
+    __slots__ = ("_environment", "_log", "is_name_synced", "last_flush_ms")
 
     def __init__(self, unified_log: "UnifiedLog", environment: LogEnvironment, *, is_name_synced: bool) -> None:
         self._log = unified_log
         self._environment = environment
-        self._doubtful_from = NO_DOUBT  # the offset of a segment whose flush failed
         self.is_name_synced = is_name_synced  # the device has the directory's own name, and the topic id in it
         self.last_flush_ms = environment.clock.now_ms()
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether a flush has failed since the log was loaded."""
-        return self._doubtful_from != NO_DOUBT
 
     @property
     def recovery_point(self) -> int:
@@ -47,7 +37,7 @@ class LogFlush:
         """
         segments = self._log.segments
         start = 0 if self._log.is_tiered else self._log.local_log_start_offset
-        flushed = max(start, min(self._log.local_log.recovery_point, self._doubtful_from))
+        flushed = max(start, min(self._log.local_log.recovery_point, self._log.local_log.doubtful_from))
         segment = segments.floor(flushed - 1)
         if segment is None or segment.is_flushed:
             return flushed
@@ -116,7 +106,8 @@ class LogFlush:
             self._log.local_log.unsynced_directory = True
 
     def _doubt(self, offset: int) -> None:
-        self._doubtful_from = min(self._doubtful_from, offset)
+        local_log = self._log.local_log
+        local_log.doubtful_from = min(local_log.doubtful_from, offset)
 
     def run_now(self, offset: int | None) -> None:
         """Plan, run and complete in one: waits for the device.  StorageFailure."""
@@ -149,7 +140,7 @@ class LogFlush:
     def prepare_close(self) -> FlushPlan | None:
         """Write the last time entry, the indexes and a producer snapshot at the log end, and plan to flush them."""
         log = self._log
-        if self.is_in_doubt:
+        if log.local_log.is_in_doubt:
             raise StorageFailure(f"{log.topic_partition}: a flush has failed, and only recovery can tell what is there")
         if not log.is_dirty:
             return self._plan_epochs()

@@ -164,9 +164,7 @@ class LogLoader:
             recovery_point=recovery_point,
             log_end_offset=next_offset,
         )
-        for segment in self._segments:
-            if segment.base_offset < recovery_point and segment.is_sealed:
-                segment.is_flushed = segment.base_offset != self._recovered_from
+        self._mark_flushed(recovery_point)
         is_new = not names
         local_log.unsynced_directory = is_new or not had_clean_shutdown
         unified_log = UnifiedLog(
@@ -184,6 +182,11 @@ class LogLoader:
         if self._has_holes:
             unified_log.clean_offset = log_start_offset  # a cleaner has been here, if no checkpoint says where
         return LoadedLog(unified_log, self._recovery)
+
+    def _mark_flushed(self, recovery_point: int) -> None:
+        for segment in self._segments:
+            if segment.base_offset < recovery_point and segment.is_sealed:
+                segment.is_flushed = segment.base_offset != self._recovered_from
 
     def _lacks_first_epochs(self, log_start_offset: int) -> bool:
         """The file is missing, or was written for a log start that was not written before a crash: that has gone back,

@@ -82,7 +82,7 @@ class LogTruncation:
 
     def _ensure_can_be_cut(self) -> None:
         """The next start would take segments that a compacted one was to replace for what follows a shorter one."""
-        if self._log.has_unfinished_swap:
+        if self._log.local_log.has_unfinished_swap:
             raise StorageFailure(f"{self._log.topic_partition}: files of compacted segments could not be renamed")
 
     def _begin_at(self, offset: int, log_start_offset: int) -> None:

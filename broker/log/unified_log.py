@@ -58,7 +58,6 @@ class UnifiedLog:
         "clean_offset",
         "durable_log_start_offset",
         "flush_ms",
-        "has_unfinished_swap",
         "high_watermark",
         "highest_remote_offset",
         "is_closed",
@@ -104,7 +103,6 @@ class UnifiedLog:
         self.durable_log_start_offset = log_start_offset  # as the device has it: a crash does not take it back further
         self.local_log_start_offset = max(log_start_offset, local_log.segments.first.base_offset)  # on this disk
         self.clean_offset: int | None = None  # below it the log is compacted; None: no cleaner has been at it
-        self.has_unfinished_swap = False  # until the next start: files of compacted segments have names of two kinds
         self.highest_remote_offset = NO_OFFSET  # inclusive; of what is known to be in remote storage
         self.high_watermark = self.local_log_start_offset
         self.is_dirty = False  # changed since it was loaded or closed: there is something to flush
@@ -131,11 +129,6 @@ class UnifiedLog:
     def recovery_point(self) -> int:
         """Recovery after a crash reads from the segment that contains this offset."""
         return self._flush.recovery_point
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """A flush has failed: only the next start can tell what the device has, and later flushes say nothing."""
-        return self._flush.is_in_doubt
 
     @property
     def segments(self) -> LogSegments:

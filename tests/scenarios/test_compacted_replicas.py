@@ -8,6 +8,7 @@ from typing import Any
 from broker.common.disk import InlineDiskExecutor
 from broker.log.cleaner.cleanable_log import cleanable
 from broker.log.cleaner.io_throttle import IoThrottle
+from broker.log.cleaner.last_batches import last_batches
 from broker.log.cleaner.log_compaction import LogCompaction
 from broker.log.cleaner.offset_map import OffsetMap
 from broker.log.unified_log import UnifiedLog
@@ -46,9 +47,8 @@ async def compact(cluster: ReplicaCluster, broker_id: int) -> UnifiedLog:
         log.flush()
         throttle = IoThrottle(lambda: float("inf"))
         size = log.size_bytes
-        compaction = LogCompaction(
-            target, log.log_end_offset, OffsetMap(1000), log._environment, InlineDiskExecutor(), throttle
-        )
+        producers = last_batches(log.producer_state_manager.producers)
+        compaction = LogCompaction(target, producers, OffsetMap(1000), log._environment, InlineDiskExecutor(), throttle)
         log.clean_offset = await compaction.run()
         assert log.size_bytes < size
     return log

@@ -17,9 +17,9 @@ from broker.config.config_holder import ConfigHolder
 from broker.log.abstract_index import CorruptIndexError
 from broker.log.cleaner.cleanable_log import CleanableLog, cleanable
 from broker.log.cleaner.io_throttle import IoThrottle
+from broker.log.cleaner.last_batches import LastBatches, last_batches
 from broker.log.cleaner.log_compaction import LogChangedError, LogCompaction, UncleanableLogError
 from broker.log.cleaner.offset_map import OffsetMap, entries_in
-from broker.log.cleaner.record_filter import LastBatches, last_batches
 from broker.log.log_environment import LogEnvironment
 from broker.log.unified_log import UnifiedLog
 
@@ -160,7 +160,7 @@ class LogCleaner:
             raise LogChangedError("it was closed or cut")
         if not is_flushed:
             raise StorageFailure(f"{unified_log.topic_partition}: what is to be compacted could not be flushed")
-        if unified_log.is_in_doubt:
+        if unified_log.local_log.is_in_doubt:
             raise UncleanableLogError("a flush has failed, and what the device has will be known at the next start")
         if unified_log.clean_offset is None:
             unified_log.clean_offset = target.first_dirty_offset

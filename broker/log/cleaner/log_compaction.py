@@ -17,8 +17,9 @@ from broker.log.cleaner.cleanable_log import CleanableLog
 from broker.log.cleaner.cleaned_segment import CleanedSegment
 from broker.log.cleaner.cleaned_transactions import CleanedTransactions
 from broker.log.cleaner.io_throttle import IoThrottle
+from broker.log.cleaner.last_batches import LastBatches
 from broker.log.cleaner.offset_map import OffsetMap
-from broker.log.cleaner.record_filter import LastBatches, RecordFilter, RetainedBatch
+from broker.log.cleaner.record_filter import RecordFilter, RetainedBatch
 from broker.log.cleaner.segment_groups import group_segments
 from broker.log.cleaner.segment_swap import are_in_place, swap
 from broker.log.log_environment import LogEnvironment

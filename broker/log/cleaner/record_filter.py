@@ -1,35 +1,16 @@
 """RecordFilter: what of a batch stays when its log is compacted (Kafka: Cleaner.cleanInto, MemoryRecords.filterTo)."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from broker.common.buffers import Buffer
 from broker.common.errors import InvalidRecordError
 from broker.config.value_types import INT64_MAX
 from broker.log.cleaner.cleaned_transactions import CleanedTransactions
+from broker.log.cleaner.last_batches import LastBatches
 from broker.log.cleaner.offset_map import OffsetMap
-from broker.log.producer_state_entry import ProducerStateEntry
 from broker.records.memory_records_builder import MemoryRecordsBuilder, empty_batch
 from broker.records.record import Record
 from broker.records.record_batch import RecordBatch
-
-
-class LastBatch(NamedTuple):
-    """What a log knew of a producer when a pass began; no offset: by markers alone."""
-
-    last_offset: int | None
-    producer_epoch: int
-
-
-LastBatches = Mapping[int, LastBatch]
-
-
-def last_batches(producers: Mapping[int, ProducerStateEntry]) -> LastBatches:
-    """Of each producer, by its id (Kafka: UnifiedLog.lastRecordsOfActiveProducers)."""
-    return {
-        producer_id: LastBatch(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
-        for producer_id, entry in producers.items()
-    }
 
 
 class RetainedBatch:

@@ -59,6 +59,6 @@ def swap(
     cleaned.unload()  # until somebody reads it
     unified_log.local_log.unsynced_directory = True
     unified_log.is_dirty = True
-    unified_log.has_unfinished_swap = not is_complete
+    unified_log.local_log.has_unfinished_swap = not is_complete
     environment.housekeeping.delete_later(paths, unified_log.config.file_delete_delay_ms)
     return is_complete

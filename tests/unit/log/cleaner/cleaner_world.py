@@ -11,10 +11,10 @@ from broker.common.identifiers import TopicPartition
 from broker.config.config_holder import ConfigHolder
 from broker.log.cleaner.cleanable_log import CleanableLog, cleanable
 from broker.log.cleaner.io_throttle import IoThrottle
+from broker.log.cleaner.last_batches import last_batches
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.cleaner.log_compaction import LogCompaction
 from broker.log.cleaner.offset_map import OffsetMap
-from broker.log.cleaner.record_filter import last_batches
 from broker.log.offset_checkpoint_file import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile
 from broker.log.unified_log import UnifiedLog
 from broker.records.memory_records_builder import records_batch

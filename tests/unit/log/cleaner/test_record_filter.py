@@ -6,8 +6,9 @@ import pytest
 
 from broker.common.errors import InvalidRecordError
 from broker.log.cleaner.cleaned_transactions import CleanedTransactions
+from broker.log.cleaner.last_batches import last_batches
 from broker.log.cleaner.offset_map import OffsetMap
-from broker.log.cleaner.record_filter import RecordFilter, RetainedBatch, last_batches
+from broker.log.cleaner.record_filter import RecordFilter, RetainedBatch
 from broker.log.producer_state_entry import BatchMetadata, ProducerStateEntry
 from broker.records.memory_records_builder import MemoryRecordsBuilder, empty_batch
 from broker.records.record import Record
