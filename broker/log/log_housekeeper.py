@@ -100,7 +100,8 @@ class LogHousekeeper:
             await self.flush(unified_log, unified_log.segments.active.base_offset)
 
     async def flush(self, unified_log: UnifiedLog, offset: int | None = None) -> bool:
-        """Flush a log up to `offset` (default: its end); returns whether the device has it now."""
+        """Flush a log up to `offset` (default: its end); returns whether the device has it now: not once a flush of
+        the log has failed, whatever later ones say."""
         if unified_log.is_closed:
             return False
         started = time.perf_counter()
@@ -108,7 +109,7 @@ class LogHousekeeper:
         try:
             plan = unified_log.plan_flush(offset)
             if plan is None:
-                return True
+                return not unified_log.local_log.is_in_doubt
             await self._disk.run(plan.run)
         except StorageFailure as failure:
             if plan is not None and not unified_log.is_closed:
@@ -117,7 +118,7 @@ class LogHousekeeper:
             return False
         unified_log.complete_flush(plan)
         self._metrics.flush_seconds.observe(time.perf_counter() - started)
-        return True
+        return not unified_log.local_log.is_in_doubt
 
     async def _run_deletions(self) -> None:
         loop = asyncio.get_running_loop()

@@ -75,6 +75,8 @@ class ReplicaPartitionWriter:
                 log.abandon_flush(plan)
                 raise
             log.complete_flush(plan)
+        if log.local_log.is_in_doubt:
+            raise StorageFailure(f"{topic_partition}: a flush has failed, and what the device has is not known")
         if self._log(topic_partition) is not log:
             raise NotLeaderOrFollowerError(f"{topic_partition} has changed")
         log.delete_segments_below(offset, "superseded by a snapshot of the coordinator's state")

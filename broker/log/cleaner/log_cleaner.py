@@ -158,10 +158,10 @@ class LogCleaner:
         is_flushed = await self._flush(unified_log, unified_log.log_end_offset)
         if unified_log.is_closed or unified_log.truncation_count != target.truncation_count:
             raise LogChangedError("it was closed or cut")
-        if not is_flushed:
-            raise StorageFailure(f"{unified_log.topic_partition}: what is to be compacted could not be flushed")
         if unified_log.local_log.is_in_doubt:
             raise UncleanableLogError("a flush has failed, and what the device has will be known at the next start")
+        if not is_flushed:
+            raise StorageFailure(f"{unified_log.topic_partition}: what is to be compacted could not be flushed")
         if unified_log.clean_offset is None:
             unified_log.clean_offset = target.first_dirty_offset
         if not await self._checkpoint():
