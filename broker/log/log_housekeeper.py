@@ -100,8 +100,8 @@ class LogHousekeeper:
             await self.flush(unified_log, unified_log.segments.active.base_offset)
 
     async def flush(self, unified_log: UnifiedLog, offset: int | None = None) -> bool:
-        """Flush a log up to `offset` (default: its end); returns whether the device has it now: not once a flush of
-        the log has failed, whatever later ones say."""
+        """Flush a log up to `offset` (default: its end); returns whether the disk says that the device has it now,
+        which tells nothing of a log that `is_in_doubt`."""
         if unified_log.is_closed:
             return False
         started = time.perf_counter()
@@ -109,7 +109,7 @@ class LogHousekeeper:
         try:
             plan = unified_log.plan_flush(offset)
             if plan is None:
-                return not unified_log.local_log.is_in_doubt
+                return True
             await self._disk.run(plan.run)
         except StorageFailure as failure:
             if plan is not None and not unified_log.is_closed:
@@ -118,7 +118,7 @@ class LogHousekeeper:
             return False
         unified_log.complete_flush(plan)
         self._metrics.flush_seconds.observe(time.perf_counter() - started)
-        return not unified_log.local_log.is_in_doubt
+        return True
 
     async def _run_deletions(self) -> None:
         loop = asyncio.get_running_loop()
@@ -163,7 +163,7 @@ class LogHousekeeper:
         for number, unified_log in enumerate(list(self._logs())):
             if unified_log.is_closed:
                 continue
-            if _has_superseded_segments(unified_log) and not await self.flush(unified_log):
+            if _has_superseded_segments(unified_log) and not await self._has_whole(unified_log):
                 continue  # the device may lack what replaces them
             if unified_log.is_tiered and not await self.flush(unified_log, unified_log.segments.active.base_offset):
                 continue  # what the device may lack of it would be nowhere on this broker
@@ -175,6 +175,10 @@ class LogHousekeeper:
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
         return count
+
+    async def _has_whole(self, unified_log: UnifiedLog) -> bool:
+        """Whether the device has all of a log."""
+        return await self.flush(unified_log) and not unified_log.local_log.is_in_doubt
 
     async def _run_timed_flush(self) -> None:
         while True:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.common.errors import ErrorCode
-from broker.common.identifiers import TopicPartition
+from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.durations import milliseconds
 from broker.protocol.response_schema import RequestSchema
@@ -196,7 +196,7 @@ class ClusterReader:
         self.seen: Counter[str] = Counter()
         self._client = client
         self._version = client.chance.choice((11, 12))
-        self._last_epoch = -1
+        self._last_epoch = NO_EPOCH
 
     async def run(self) -> None:
         while True:
@@ -242,8 +242,9 @@ class ClusterReader:
             raise Violation(f"a fetch of {self.partition} from {offset} was answered {error.name}")
 
     async def skip(self, offset: int) -> None:
-        """What was deleted from `offset` on."""
+        """What was deleted from `offset` on: a consumer that goes elsewhere does not know the epoch before it."""
         self.values.extend([None] * (self._gone_below() - offset))
+        self._last_epoch = NO_EPOCH
 
     def _take(self, offset: int, data: Any) -> None:
         diverging = getattr(data, "diverging_epoch", None)

@@ -20,6 +20,10 @@ Committed = Mapping[TopicIdPartition, Mapping[int, Batch]]
 ALWAYS_THERE = frozenset(ObjectKind) - {ObjectKind.TRANSACTION_INDEX}
 
 
+def _has_failed_flush(log: UnifiedLog) -> bool:
+    return log.recovery_point < log.segments.active.base_offset
+
+
 class TieredObserver:
     """`sample` now and then; `check` when there is time to read logs.  Neither changes anything."""
 
@@ -179,9 +183,16 @@ class TieredObserver:
     def not_drained(self, local_retention: Mapping[str, str], slack_bytes: int) -> str | None:
         """A disk that keeps more than local retention wants, now that all can be copied."""
         bytes_max = int(local_retention.get("local.retention.bytes", 0)) + slack_bytes
-        for partition, node_id, hosted, log in self._replicas():
-            if log.recovery_point < log.segments.active.base_offset:
-                self.seen["log of which a flush has failed"] += 1  # nothing leaves its disk before the next start
+        replicas = list(self._replicas())
+        # Nothing leaves the disk of such a log before the next start: no retention closes its active segment either,
+        # and what a leader does not close is not copied, so that followers must keep it.
+        in_doubt = {(partition, node_id) for partition, node_id, _, log in replicas if _has_failed_flush(log)}
+        held = {
+            partition for partition, node_id, each, _ in replicas if each.is_leader and (partition, node_id) in in_doubt
+        }
+        self.seen["log of which a flush has failed"] += len(in_doubt)
+        for partition, node_id, hosted, log in replicas:
+            if partition in held or (partition, node_id) in in_doubt:
                 continue
             size_bytes = sum(segment.size_bytes for segment in log.segments)
             limit = 0 if "local.retention.ms" in local_retention else bytes_max

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.common.errors import ErrorCode
-from broker.common.identifiers import TopicPartition
+from broker.common.identifiers import NO_EPOCH, TopicPartition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.response_schema import RequestSchema
 from broker.records.append_origin import AppendOrigin
@@ -76,6 +76,7 @@ class TieredReader(ClusterReader):
         if earliest is not None and earliest > offset:
             self.seen["records expired before they were read"] += 1
             self.values.extend([None] * (earliest - offset))
+            self._last_epoch = NO_EPOCH
 
     def hides(self, batch: RecordBatch, data: Any) -> bool:
         self.epochs[batch.base_offset] = batch.partition_leader_epoch
