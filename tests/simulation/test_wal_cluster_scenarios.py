@@ -92,14 +92,15 @@ class _World:
         if is_acknowledged and acks == ACKS_ALL:
             self.acknowledged.append(value)
         if not is_acknowledged:
-            self.producer.on_refused()
+            self.producer.distrust()
         return is_acknowledged
 
     async def insist(self) -> float:
         """One record to all replicas, however often it takes; returns the seconds it took."""
         started = self.loop.time()
-        while not await self.produce(ACKS_ALL):
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(60):
+            while not await self.produce(ACKS_ALL):
+                await asyncio.sleep(0.001)
         return self.loop.time() - started
 
     async def get_well(self) -> None:
@@ -114,11 +115,18 @@ class _World:
                 await asyncio.sleep(POLL_S)
 
     def is_level(self) -> bool:
+        """In the topic, and in those of metadata: `check` compares them all."""
         registration = self.cluster.registration(T)
         if registration is None or len(registration.isr) != 3:
             return False
-        logs = [self.cluster.log_of(node_id, T) for node_id in self.cluster.broker_ids]
-        return None not in logs and len({(log.log_end_offset, log.high_watermark) for log in logs if log}) == 1
+        ends: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for _, node in self.cluster.living():
+            for hosted in self.cluster.partitions_of(node):
+                log = hosted.local_log
+                if log is None:
+                    return False
+                ends.setdefault(hosted.topic_partition, []).append((log.log_end_offset, log.high_watermark))
+        return len(ends[T]) == 3 and all(len(set(each)) == 1 for each in ends.values())
 
     async def check(self) -> None:
         """Replicas are equal, and what was acknowledged is there."""

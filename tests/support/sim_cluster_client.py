@@ -159,6 +159,11 @@ class LeaderClient(RoutedClient):
             self.read_replica = NO_REPLICA
         return addresses.get(self.read_replica, addresses[leader])
 
+    def distrust(self) -> None:
+        """Who was named as the leader refused; who named it may be cut off from the controller as well."""
+        self.on_refused()
+        self._ask_another()
+
     def _ask_another(self) -> None:
         """Its metadata is older than ours, or as useless: another may know more."""
         if self._any is not None:
