@@ -228,6 +228,7 @@ def test_too_few_brokers_are_waited_for_however_long_it_takes() -> None:
     async def story(cluster: SimCluster) -> None:
         cluster.nodes[3].kill()
         await until(lambda: cluster.image is not None and cluster.image.brokers[3].fenced)
+        await asyncio.sleep(1)  # until the brokers have heard of it, too
         keeper = SimKeeper(cluster, 1, {f"{PREFIX}.initialization.retry.max.timeout.ms": "20000"})
         async with keeper.running() as made:
             made.manager.on_partition_leadership_changes(USER_PARTITIONS, [])

@@ -67,6 +67,7 @@ def test_too_few_brokers_are_waited_for() -> None:
     async def story(cluster: SimCluster) -> None:
         cluster.nodes[3].kill()
         await until(lambda: _image(cluster).brokers[3].fenced)
+        await asyncio.sleep(1)  # until the brokers have heard of it, too
         async with SimMember(cluster, 1).running() as topic:
             await asyncio.sleep(20)
             assert topic.partition_count is None
