@@ -11,8 +11,8 @@ from broker.metadata.configs_image import ConfigResourceType
 from broker.schemas.remote_metadata_partitioner import metadata_partition_of
 from broker.tiering.remote_log_metadata_manager import RemoteLogMetadataManager
 from broker.tiering.remote_log_segment_metadata import RemoteLogSegmentMetadata
-from tests.simulation.metadata_topic_stories import tell, until
-from tests.support.sim_cluster import SimCluster, host_name
+from tests.simulation.metadata_topic_stories import heal, strike, tell, until
+from tests.support.sim_cluster import SimCluster
 from tests.support.sim_remote_log_metadata import PARTITIONS, PREFIX, USER_PARTITIONS, SimKeeper
 from tests.unit.tiering.segment_world import FINISHED, segment, update
 
@@ -160,12 +160,12 @@ def test_what_was_told_is_not_lost_when_a_leader_of_the_topic_changes(fault: str
                 for partition in USER_PARTITIONS:
                     tasks.create_task(tell(leader.manager, partition))
                 await asyncio.sleep(1)
-                await _strike(cluster, fault, victim)
+                await strike(cluster, fault, victim, "keeper")
                 await until(lambda: all(cluster.leader_of(each) != victim for each in led))
                 before = dict(told)
                 await asyncio.sleep(8)  # until who is missing has left the ISR
                 assert all(told[each] > before[each] + 10 for each in USER_PARTITIONS)
-                await _heal(cluster, fault, victim)
+                await heal(cluster, fault, victim)
                 await asyncio.sleep(4)
                 is_over = True
             expected = await _known(leader.manager)
@@ -175,27 +175,6 @@ def test_what_was_told_is_not_lost_when_a_leader_of_the_topic_changes(fault: str
             await asyncio.sleep(1)
             assert await _known(follower.manager) == expected
             assert leader.manager.publish_errors == 0
-
-    async def _strike(cluster: SimCluster, fault: str, victim: int) -> None:
-        node = cluster.nodes[victim]
-        match fault:
-            case "kill":
-                node.kill()
-            case "crash":
-                node.crash()
-            case "stop":
-                await node.stop()
-            case "cut":
-                everybody = [host_name(each) for each in (*cluster.broker_ids, cluster.controller_id) if each != victim]
-                for host in [*everybody, *(f"keeper-{each}" for each in cluster.broker_ids)]:
-                    cluster.network.cut(host, host_name(victim))
-                    cluster.network.cut(host_name(victim), host)
-
-    async def _heal(cluster: SimCluster, fault: str, victim: int) -> None:
-        if fault == "cut":
-            cluster.network.heal()
-        else:
-            await cluster.start_node(victim)
 
     tell(story, SEED)
 

@@ -15,8 +15,8 @@ from broker.schemas.remote_metadata_partitioner import combined_event_partition_
 from broker.server.metadata_topic import topic_fetcher
 from broker.server.metadata_topic.metadata_topic_client import MetadataTopicClient
 from broker.server.metadata_topic.topic_endpoint import TopicEndPoint
-from tests.simulation.metadata_topic_stories import tell, until
-from tests.support.sim_cluster import SimCluster, host_name
+from tests.simulation.metadata_topic_stories import heal, strike, tell, until
+from tests.support.sim_cluster import SimCluster
 from tests.support.sim_metadata_topic import PARTITIONS, SimMember, metadata_partition
 
 pytestmark = pytest.mark.simulation
@@ -179,39 +179,17 @@ def test_nothing_is_lost_and_the_order_is_kept_when_a_leader_changes(fault: str)
                     tasks.create_task(publishing.run(partition))
                 await asyncio.sleep(1)
                 before = {each: len(publishing.acknowledged[each]) for each in led}
-                await _strike(cluster, fault, victim)
+                await strike(cluster, fault, victim, "member")
                 await until(lambda: all(cluster.leader_of(metadata_partition(each)) != victim for each in led))
                 assert all(before.values())
                 await asyncio.sleep(8)  # until who is missing has left the ISR
                 assert all(len(publishing.acknowledged[each]) > before[each] + 40 for each in led)
-                await _heal(cluster, fault, victim)
+                await heal(cluster, fault, victim)
                 await asyncio.sleep(4)
                 publishing.is_over = True
             await until(lambda: reader.lag == 0)
             for partition in EVERY_PARTITION:
                 assert _first_times(other.values(partition)) == publishing.acknowledged[partition]
-
-    async def _strike(cluster: SimCluster, fault: str, victim: int) -> None:
-        node = cluster.nodes[victim]
-        match fault:
-            case "kill":
-                node.kill()
-            case "crash":
-                node.crash()
-            case "stop":
-                await node.stop()
-            case "cut":
-                everybody = [host_name(each) for each in (*cluster.broker_ids, cluster.controller_id) if each != victim]
-                everybody += [f"member-{each}" for each in cluster.broker_ids]
-                for host in everybody:
-                    cluster.network.cut(host, host_name(victim))
-                    cluster.network.cut(host_name(victim), host)
-
-    async def _heal(cluster: SimCluster, fault: str, victim: int) -> None:
-        if fault == "cut":
-            cluster.network.heal()
-        else:
-            await cluster.start_node(victim)
 
     tell(story, SEED)
 
