@@ -1,9 +1,8 @@
 """Stories about replicas that compact their logs: what followers copy, what they cut, who leads next."""
 
+import functools
 import random
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from broker.common.disk import InlineDiskExecutor
 from broker.log.cleaner.cleanable_log import cleanable
@@ -14,22 +13,13 @@ from broker.log.cleaner.offset_map import OffsetMap
 from broker.log.unified_log import UnifiedLog
 from broker.records.record_batch import batches
 from tests.support.builders import batch
-from tests.support.replica_cluster import ReplicaCluster
-from tests.support.sim_loop import SimLoop, simulate
+from tests.support.replica_cluster import ReplicaCluster, tell_of
 
 CONFIGS = {"cleanup.policy": "compact", "internal.segment.bytes": "400", "min.cleanable.dirty.ratio": "0"}
 Entry = tuple[int, bytes | None, bytes | None]
 
 
-def tell(tmp_path: Path, story: Callable[[ReplicaCluster], Awaitable[None]], **options: Any) -> None:
-    async def run(loop: SimLoop) -> None:
-        cluster = ReplicaCluster(tmp_path, **options)
-        try:
-            await story(cluster)
-        finally:
-            await cluster.stop()
-
-    simulate(run)
+tell = functools.partial(tell_of, ReplicaCluster)
 
 
 def write(cluster: ReplicaCluster, broker_id: int, seed: int, count: int = 40) -> None:

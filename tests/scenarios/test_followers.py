@@ -1,7 +1,8 @@
 """Stories about followers: three brokers with real logs and fetchers, and metadata as the test decides it."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,9 @@ from broker.records.append_origin import AppendOrigin
 from broker.replication.fetch_params import FetchParams, FetchPartition
 from broker.replication.partition_fetch_state import PartitionFetchState
 from tests.support.builders import batch, parsed, values_of
-from tests.support.replica_cluster import ReplicaCluster, T
-from tests.support.sim_loop import SimLoop, simulate
+from tests.support.replica_cluster import ReplicaCluster, T, tell_of
 
-Story = Callable[[ReplicaCluster], Awaitable[None]]
-
-
-def tell(tmp_path: Path, story: Story, **options: Any) -> None:
-    async def run(loop: SimLoop) -> None:
-        cluster = ReplicaCluster(tmp_path, **options)
-        try:
-            await story(cluster)
-        finally:
-            await cluster.stop()
-
-    simulate(run)
+tell = functools.partial(tell_of, ReplicaCluster)
 
 
 def fetches(cluster: ReplicaCluster, source: int, target: int | None = None) -> list[Any]:

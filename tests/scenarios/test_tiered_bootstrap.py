@@ -1,7 +1,7 @@
 """Stories about followers that are behind what their leader has on its disk (KIP-405): brokers with real logs and
 fetchers, and remote storage as one of them sees it who begins behind it."""
 
-from collections.abc import Awaitable, Callable
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,8 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.record_batch import batches
 from tests.support.builders import batch, parsed
 from tests.support.memory_remote_tier import MemoryRemoteTier
-from tests.support.replica_cluster import ReplicaCluster
+from tests.support.replica_cluster import ReplicaCluster, tell_of
 from tests.support.scripted_remote_log import ScriptedRemoteLog
-from tests.support.sim_loop import SimLoop, simulate
 from tests.support.tiered_topics import TIERED, TIERING
 
 PRODUCER = 7
@@ -64,19 +63,7 @@ class TieredCluster(ReplicaCluster):
         ]
 
 
-Story = Callable[[TieredCluster], Awaitable[None]]
-
-
-def tell(tmp_path: Path, story: Story, **options: Any) -> None:
-    async def run(loop: SimLoop) -> None:
-        cluster = TieredCluster(tmp_path, **options)
-        try:
-            await story(cluster)
-        finally:
-            await cluster.stop()
-        assert loop.failures == []
-
-    simulate(run)
+tell = functools.partial(tell_of, TieredCluster)
 
 
 async def in_sync(cluster: TieredCluster, broker_id: int) -> None:

@@ -1,11 +1,10 @@
 """Stories about followers that take records from buckets (KIP-1176): brokers with real logs, fetchers and slices."""
 
 import asyncio
+import functools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,21 +15,11 @@ from broker.protocol.api_keys import ApiKey
 from broker.records.record_batch import batches
 from broker.wal.objects.wal_slice import WalSlice
 from tests.support.builders import values_of
+from tests.support.replica_cluster import tell_of
 from tests.support.sim_loop import SimLoop, simulate
 from tests.support.wal_replica_cluster import WalReplicaCluster, bucket_of
 
-Story = Callable[[WalReplicaCluster], Awaitable[None]]
-
-
-def tell(tmp_path: Path, story: Story, **options: Any) -> None:
-    async def run(loop: SimLoop) -> None:
-        cluster = WalReplicaCluster(tmp_path, **options)
-        try:
-            await story(cluster)
-        finally:
-            await cluster.stop()
-
-    simulate(run)
+tell = functools.partial(tell_of, WalReplicaCluster)
 
 
 def end(cluster: WalReplicaCluster, broker_id: int, partition: int = 0) -> int:

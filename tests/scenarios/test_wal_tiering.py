@@ -4,7 +4,8 @@ A number in a name is that of the behaviour of KIP-1176's replication it shows.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from broker.wal.retention.object_retention import RetentionPass, RetentionSettin
 from broker.wal.retention.replica_progress import ReplicaProgress
 from tests.support.builders import values_of
 from tests.support.memory_remote_tier import MemoryRemoteTier
+from tests.support.replica_cluster import tell_of
 from tests.support.scripted_remote_log import ScriptedRemoteLog
-from tests.support.sim_loop import EPOCH_MS, SimLoop, simulate
+from tests.support.sim_loop import EPOCH_MS
 from tests.support.tiered_partition import tier
 from tests.support.tiered_topics import TIERED, TIERING
 from tests.support.wal_replica_cluster import WAL_TOPIC, StoryLeaderWal, T, WalReplicaCluster, bucket_of
@@ -86,19 +88,7 @@ class TieredWalCluster(WalReplicaCluster):
         return {each.start_offset for each in self.topic if each.object_key in keys}
 
 
-Story = Callable[[TieredWalCluster], Awaitable[None]]
-
-
-def tell(tmp_path: Path, story: Story, **options: Any) -> None:
-    async def run(loop: SimLoop) -> None:
-        cluster = TieredWalCluster(tmp_path, **options)
-        try:
-            await story(cluster)
-        finally:
-            await cluster.stop()
-        assert loop.failures == []
-
-    simulate(run)
+tell = functools.partial(tell_of, TieredWalCluster)
 
 
 def test_45_a_new_replica_begins_behind_tiered_storage_and_goes_on_in_the_bucket(tmp_path: Path) -> None:

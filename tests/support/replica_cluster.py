@@ -6,9 +6,9 @@ names.  Metadata reaches every broker at once, except those a test leaves `unawa
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from broker.common.errors import ErrorCode
@@ -44,6 +44,7 @@ from broker.server.remote_leader_endpoint import RemoteLeaderEndPoint
 from broker.server.response_slot import ResponseSlot
 from tests.support.builders import LISTENER, ReplicaWorld, topic_uuid
 from tests.support.replica_requests import CONTEXT
+from tests.support.sim_loop import SimLoop, simulate
 
 T = TopicPartition("t", 0)
 LATENCY_S = 0.001
@@ -418,3 +419,22 @@ class ReplicaCluster:
             return all((log.log_end_offset, log.high_watermark) == ends for log in logs)
 
         await self.until(is_caught_up, seconds=seconds)
+
+
+Kind = TypeVar("Kind", bound=ReplicaCluster)
+
+
+def tell_of(
+    kind: Callable[..., Kind], directory: Path, story: Callable[[Kind], Awaitable[None]], **options: Any
+) -> None:
+    """A story of a cluster of that kind, in virtual time; no task or callback has failed in the end."""
+
+    async def run(loop: SimLoop) -> None:
+        cluster = kind(directory, **options)
+        try:
+            await story(cluster)
+        finally:
+            await cluster.stop()
+        assert loop.failures == []
+
+    simulate(run)
