@@ -1,5 +1,6 @@
 """Fill a broker, Apache Kafka or ours, with one of each kind of thing that it keeps on its disk."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Cluster:
                 self._transaction(f"tx-{number}", turn, commit=False)
             self._interleaved_transactions(turn)
         self._compactable(turn)
-        self._produce("trimmed", 60, turn, {"enable.idempotence": True})
+        self._trimmable(turn)
         self._read("readers", "orders", 40 * turn)
         self._read("readers", "codecs", 10 * turn)
         self._read("others", "orders", 7)
@@ -119,6 +120,21 @@ class Cluster:
             value = None if number % 17 == 0 else f"compacted {turn} {number} " + "z" * 60
             producer.produce("compacted", value, key=f"key-{number % 13}", partition=0)
             producer.flush(PATIENCE_S)
+
+    def _trimmable(self, turn: int) -> None:
+        """No two records with the same timestamp.
+
+        Apache Kafka looks for a timestamp in the first segment that reaches it, deleted records included: it finds
+        nothing if a segment below the log start offset ends in the millisecond of the first record that is left.
+        """
+        producer = self._producer({"enable.idempotence": True})
+        first_timestamp = time.time_ns() // 1_000_000
+        for number in range(60):
+            value = f"trimmed {turn} {number} " + "x" * (number % 40)
+            producer.produce("trimmed", value, key=str(number), partition=0, timestamp=first_timestamp + number)
+            if number % 3 == 0:
+                producer.flush(PATIENCE_S)
+        assert producer.flush(PATIENCE_S) == 0
 
     def _read(self, group: str, topic: str, count: int) -> None:
         consumer = confluent_kafka.Consumer(

@@ -115,6 +115,16 @@ def test_offsets_by_timestamp_are_those_of_this_disk() -> None:
     assert world.log.offset_for_timestamp(NOW_MS) == (NOW_MS + 40, 4, 2)
 
 
+def test_a_timestamp_is_found_though_deleted_records_have_it_too() -> None:
+    """Apache Kafka finds none: it looks in the first segment alone that reaches the timestamp."""
+    world = LogWorld(segment_bytes=200)
+    for _ in range(4):
+        world.append(timestamp=NOW_MS, epoch=1)
+    world.log.maybe_increment_log_start_offset(2, "test")
+    assert world.log.segment_count == 2
+    assert world.log.offset_for_timestamp(NOW_MS) == (NOW_MS, 2, 1)
+
+
 @pytest.mark.parametrize("is_tiered", [False, True])
 def test_a_log_whose_settings_come_late(is_tiered: bool) -> None:
     """Until they are known nothing is forgotten, and nothing deleted."""
