@@ -3,7 +3,8 @@
 `WHERRY_REQUIRE=java,kcat,s3,browser,promtool,containers,checkout` (set by continuous integration) turns skips of these
 markers into failures.
 
-Hypothesis judges no time: how long an example takes is how busy the machine is.
+Hypothesis judges no time: how long an example takes is how busy the machine is.  Its examples are the same in every run
+of the same source; `--hypothesis-profile=exploring` draws others each time, or those of `--hypothesis-seed`.
 """
 
 import os
@@ -25,8 +26,15 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "kcat": lambda: None if shutil.which("kcat") else "kcat is missing: install Debian's package kcat",
 }
 
-hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("untimed")
+hypothesis.settings.register_profile(
+    "exploring",
+    derandomize=False,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+)
+hypothesis.settings.register_profile("repeatable", hypothesis.settings.get_profile("exploring"), derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ Everything it is told is told by offsets alone, so a partition that is wrongly l
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.common.disk import InlineDiskExecutor
@@ -143,7 +143,7 @@ def summary(result: FetchPartitionResult) -> Told:
     return (number, result.error, result.high_watermark, result.log_start_offset, result.size_bytes > 0)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(steps, min_size=5, max_size=50))
 def test_the_dirty_set_is_invisible_to_a_follower_through_a_bucket(story: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -34,21 +34,21 @@ def mutated(draw: st.DrawFn, frames: list[bytes]) -> bytes:
     return bytes(frame)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(mutated(RECORDED))
 def test_any_request(frame: bytes) -> None:
     with contextlib.suppress(ProtocolError):
         decode_request(frame)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200), st.integers(0, 92), st.integers(0, 18))
 def test_noise_with_a_valid_key(noise: bytes, api_key: int, version: int) -> None:
     with contextlib.suppress(ProtocolError):
         decode_request(api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + noise)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(mutated(PRODUCE), st.integers(3, 13))
 def test_produce_in_any_version(frame: bytes, version: int) -> None:
     with contextlib.suppress(MalformedFrameError):
@@ -58,7 +58,7 @@ def test_produce_in_any_version(frame: bytes, version: int) -> None:
             assert all(-1 <= start <= end <= len(frame) for _, start, end in topic.partitions)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(mutated(FETCH), st.integers(4, 18))
 def test_fetch_in_any_version(frame: bytes, version: int) -> None:
     with contextlib.suppress(MalformedFrameError):

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.common.disk import InlineDiskExecutor
@@ -108,7 +108,7 @@ def summary(result: FetchPartitionResult) -> Told:
     return (number, result.error, result.high_watermark, result.log_start_offset, result.size_bytes)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_the_dirty_set_is_invisible(story: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

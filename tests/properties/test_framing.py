@@ -108,7 +108,7 @@ async def run(chunks: list[bytes]) -> tuple[list[bytes], list[int], list[bytes],
         return appender.received, transport.correlation_ids(), transport.responses(), server.byte_budget.used_bytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(kinds=st.lists(KINDS, min_size=1, max_size=12), cuts=st.lists(st.integers(0, 1 << 20), max_size=30))
 def test_any_chunking(kinds: list[tuple[str, int]], cuts: list[int]) -> None:
     requests = [encode(index, kind) for index, kind in enumerate(kinds)]
@@ -122,7 +122,7 @@ def test_any_chunking(kinds: list[tuple[str, int]], cuts: list[int]) -> None:
     assert whole[2] == responses
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(kinds=st.lists(KINDS, min_size=1, max_size=3), junk=st.binary(min_size=1, max_size=40), cut=st.integers(0, 100))
 def test_junk_never_harms_what_came_before(kinds: list[tuple[str, int]], junk: bytes, cut: int) -> None:
     """What precedes the junk is received whole; the junk closes the connection, or waits for more bytes."""

@@ -8,7 +8,7 @@ from broker.records.record_batch import batches
 from tests.unit.log.log_world import LogWorld
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_reads_against_a_dumb_twin(data: st.DataObject) -> None:
     interval = data.draw(st.sampled_from([0, 100, 300, 4096]))

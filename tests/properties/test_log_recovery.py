@@ -37,7 +37,7 @@ def check_indexes(world: LogWorld) -> None:
         assert times == sorted(set(times))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_15_a_log_cut_at_any_byte_recovers_a_whole_prefix(data: st.DataObject) -> None:
     world = LogWorld(segment_bytes=700, index_interval_bytes=100)
@@ -63,7 +63,7 @@ def test_15_a_log_cut_at_any_byte_recovers_a_whole_prefix(data: st.DataObject) -
     assert world.append(1) == (recovered[-1].next_offset if recovered else 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_16_a_flipped_byte_above_the_recovery_point_cuts_the_log_there(data: st.DataObject) -> None:
     world = LogWorld(segment_bytes=100_000, index_interval_bytes=100)

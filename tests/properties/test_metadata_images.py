@@ -130,7 +130,7 @@ def stored(record: Any) -> Any:
     return decode(encode(record, record_version(type(record), 29)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(history=st.lists(steps, min_size=10, max_size=40), cut=st.floats(0, 1), elr=st.booleans())
 def test_5_a_snapshot_and_the_tail_give_what_all_records_give(history: list[Step], cut: float, elr: bool) -> None:
     cluster = run(history, elr=elr)
@@ -152,7 +152,7 @@ def test_5_a_snapshot_and_the_tail_give_what_all_records_give(history: list[Step
     assert delta.apply(whole.image.offset, 1) == whole.image
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(history=st.lists(steps, min_size=15, max_size=60), elr=st.booleans())
 def test_leaders_are_active_members_of_the_isr(history: list[Step], elr: bool) -> None:
     cluster = run(history, elr=elr)
@@ -167,7 +167,7 @@ def test_leaders_are_active_members_of_the_isr(history: list[Step], elr: bool) -
             assert partition.isr
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(history=st.lists(steps, min_size=15, max_size=60), elr=st.booleans())
 def test_the_index_by_broker_is_what_the_image_says(history: list[Step], elr: bool) -> None:
     cluster = run(history, elr=elr)
@@ -182,7 +182,7 @@ def test_the_index_by_broker_is_what_the_image_says(history: list[Step], elr: bo
     assert set(index.partitions_with_no_leader()) == set(fresh.partitions_with_no_leader())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(history=st.lists(steps, min_size=10, max_size=40))
 def test_epochs_never_go_back(history: list[Step]) -> None:
     cluster = RandomCluster(elr=False)

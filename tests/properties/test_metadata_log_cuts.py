@@ -35,7 +35,7 @@ def recovered(disk: SimFileSystem) -> MetadataLog:
     return log
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(content=batches, cut=st.floats(0, 1), garbage=st.binary(max_size=40))
 def test_3_a_cut_and_garbage_behind_it(content: list[list[bytes]], cut: float, garbage: bytes) -> None:
     disk, ends = written(content)
@@ -53,7 +53,7 @@ def test_3_a_cut_and_garbage_behind_it(content: list[list[bytes]], cut: float, g
     assert log.read(0, 1 << 20) == whole[: ends[kept]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(content=batches, offset=st.floats(0, 1), size_max=st.integers(0, 400))
 def test_reads_are_whole_batches_from_the_one_asked_for(
     content: list[list[bytes]], offset: float, size_max: int

@@ -69,7 +69,7 @@ terms = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(terms)
 def test_what_is_applied_is_the_committed_log(history: list[tuple[list[int], int, int, int, int]]) -> None:
     tail = MetadataTail()

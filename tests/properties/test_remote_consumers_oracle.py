@@ -89,7 +89,7 @@ async def consume(world: AccessWorld, params: FetchParams, size_max: int) -> lis
     return values
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     ops=st.lists(st.builds(Op, st.sampled_from(OPS), st.sampled_from(PRODUCERS)), max_size=40),
     size_max=st.sampled_from([1, 200, 100_000]),

@@ -159,7 +159,7 @@ class Follower:
         self.map.log_moved(self.end, min(self.end, self.high_watermark))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_slices_in_any_order_give_the_lineages_log(data: st.DataObject) -> None:
     history = History(data)
@@ -179,7 +179,7 @@ def test_any_slices_in_any_order_give_the_lineages_log(data: st.DataObject) -> N
     assert follower.log == b"".join(piece.data for piece in history.lineage_log if piece.end <= follower.end)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_truncated_follower_finds_what_it_needs_again(data: st.DataObject) -> None:
     """The high watermark lags; the log end goes back to it and beyond, and the metadata is read again when asked."""
@@ -206,7 +206,7 @@ def test_a_truncated_follower_finds_what_it_needs_again(data: st.DataObject) -> 
     assert follower.end == reached
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_objects_come_apart_as_they_were_put_together(data: st.DataObject) -> None:
     partitions = [FOO, BAR, *(FOO._replace(partition=number) for number in range(3, 6))]

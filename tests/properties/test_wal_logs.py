@@ -154,7 +154,7 @@ APPENDS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(APPENDS, st.sampled_from([700, 1500, 1 << 20]), st.sampled_from([300, 1000, 131_072]))
 def test_7_a_followers_log_has_the_leaders_batches(
     steps: list[tuple[str, int]], segment_bytes: int, partition_max_bytes: int

@@ -159,4 +159,4 @@ class Uploads(RuleBasedStateMachine):
 
 
 TestUploads = Uploads.TestCase
-TestUploads.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestUploads.settings = settings(max_examples=60, stateful_step_count=40)

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.leader_epoch_file_cache import EpochEntry
@@ -690,7 +690,7 @@ def chaos(directory: Path, seed: int, steps: int = 60) -> Counter[str]:
     return simulate(run, seed=seed)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1 << 32))
 def test_whatever_is_announced_a_follower_has_a_prefix_of_its_leaders_log(
     tmp_path_factory: pytest.TempPathFactory, seed: int

@@ -86,7 +86,7 @@ def test_saving_is_the_difference_of_the_bills() -> None:
     assert saving(PLAN, SHIPPED) > 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     partitions=st.integers(12, 2000),
     interval_ms=st.integers(5, 100),
@@ -112,7 +112,7 @@ def test_more_brokers_move_the_break_even_up() -> None:
     assert loads == sorted(loads)  # type: ignore[type-var]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(mbps=st.floats(0.1, 500), factor=st.floats(1.05, 5), partitions=st.integers(1, 1000))
 def test_more_load_never_costs_less(mbps: float, factor: float, partitions: int) -> None:
     plan = Plan(mbps=mbps, partitions=partitions)

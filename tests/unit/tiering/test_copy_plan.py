@@ -70,7 +70,7 @@ def test_49_what_is_below_the_log_start_is_not_copied(log_start: int, expected: 
     st.integers(0, 200),
     st.integers(0, 250),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_copies_leave_no_gap(lengths: list[int], first: int, after: int, log_start: int, stable: int) -> None:
     bases = [first + sum(lengths[:count]) for count in range(len(lengths))]
     found = copied(bases, after=after, log_start=log_start, stable=stable)

@@ -238,7 +238,7 @@ def segments_of(draw: st.DrawFn, number: int) -> RemoteLogSegmentMetadata:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_45_whatever_happens_every_offset_that_can_be_read_is_found(data: st.DataObject) -> None:
     """Copies begin, finish and are deleted in any order, of whatever offsets: within each other, overlapping, twice."""
     cache, told_of = RemoteLogMetadataCache(PARTITION), Told()
@@ -268,7 +268,7 @@ def test_45_whatever_happens_every_offset_that_can_be_read_is_found(data: st.Dat
 
 
 @given(st.data(), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_offset_that_was_copied_is_found(data: st.DataObject, copies: list[tuple[int, int]]) -> None:
     """Leaders in turn: each begins somewhere in what the others copy, or just after it.  They finish in any order."""
     cache, reach = RemoteLogMetadataCache(PARTITION), -1

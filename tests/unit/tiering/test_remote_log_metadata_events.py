@@ -155,7 +155,7 @@ def test_1_bytes_that_are_no_event() -> None:
     st.sampled_from(RemoteLogSegmentState),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_any_segment_survives(
     epochs: dict[int, int], start: int, length: int, custom: bytes | None, state: RemoteLogSegmentState, empty: bool
 ) -> None:

@@ -390,7 +390,7 @@ _SHAPES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shapes=_SHAPES, interval=st.sampled_from([0, 150, MUCH]), chunk=st.sampled_from([64, 333, 5000]), data=st.data())
 def test_reads_are_those_of_one_long_list_of_batches(
     shapes: list[list[tuple[int, int, int]]], interval: int, chunk: int, data: st.DataObject

@@ -296,7 +296,7 @@ def tiered_logs(draw: st.DrawFn) -> tuple[list[RemoteLogSegmentMetadata], Retain
 
 
 @given(tiered_logs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_retention_may_and_must_do(case: tuple[list[RemoteLogSegmentMetadata], RetainedLog]) -> None:
     segments, log = case
     decided = expired_segments(segments, frozenset(), log, NOW)
@@ -339,7 +339,7 @@ def test_what_retention_may_and_must_do(case: tuple[list[RemoteLogSegmentMetadat
 
 
 @given(tiered_logs())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_second_look_finds_nothing_new(case: tuple[list[RemoteLogSegmentMetadata], RetainedLog]) -> None:
     """The log start is raised first: if the broker dies then, its successor deletes the same, and no more."""
     segments, log = case

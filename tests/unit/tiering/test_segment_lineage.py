@@ -97,7 +97,7 @@ def epochs_of(offsets: list[int], first: int) -> dict[int, int]:
 
 
 @given(logs_and_cuts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_was_cut_from_a_log_is_of_it(case: tuple[list[int], int, int, int]) -> None:
     log, start, end, log_start = case
     cut = segment(1, start, end, epochs_of(log[start : end + 1], start))
@@ -105,7 +105,7 @@ def test_what_was_cut_from_a_log_is_of_it(case: tuple[list[int], int, int, int])
 
 
 @given(logs_and_cuts(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_differs_in_one_record_is_not(case: tuple[list[int], int, int, int], data: st.DataObject) -> None:
     """A log that went another way from some record of the segment on: in an epoch that this one does not have."""
     log, start, end, _ = case

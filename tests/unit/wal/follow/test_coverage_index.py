@@ -76,7 +76,7 @@ def test_gaps() -> None:
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(RANGES)
 def test_merged_runs_say_the_same_as_the_slices(slices: list[tuple[int, int]]) -> None:
     index = CoverageIndex()
