@@ -381,24 +381,27 @@ async def test_the_dirty_ratio_and_delete_retention_ms_are_settings() -> None:
     assert [batch.delete_horizon_ms for batch in batches(read(answer.file_slice))] == [NOW_MS + 70]
 
 
-async def test_a_log_that_changes_meanwhile_is_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(log_cleaner_backoff_ms=20)
-    log = node.fill()
-    cleaner: Any = node.manager.cleaner
-    flush = cleaner._flush
+def test_a_log_that_changes_meanwhile_is_looked_at_again_later() -> None:
+    async def story(loop: SimLoop) -> None:
+        node = Node(log_cleaner_backoff_ms=20)
+        log = node.fill()
+        cleaner: Any = node.manager.cleaner
+        flush = cleaner._flush
 
-    async def cutting(*arguments: Any) -> bool:
-        done: bool = await flush(*arguments)
-        log.truncate_to(2)
-        return done
+        async def cutting(*arguments: Any) -> bool:
+            done: bool = await flush(*arguments)
+            log.truncate_to(2)
+            return done
 
-    cleaner._flush = cutting
-    assert await node.clean()
-    assert log.clean_offset is None
-    assert node.metrics.cleaner.failures.value == 0
-    cleaner._flush = flush
-    log.roll()
-    assert not await node.clean(), "set aside"
-    await asyncio.sleep(0.05)
-    assert await node.clean()
-    assert log.clean_offset == 2
+        cleaner._flush = cutting
+        assert await node.clean()
+        assert log.clean_offset is None
+        assert node.metrics.cleaner.failures.value == 0
+        cleaner._flush = flush
+        log.roll()
+        assert not await node.clean(), "set aside"
+        await asyncio.sleep(0.05)
+        assert await node.clean()
+        assert log.clean_offset == 2
+
+    simulate(story)
