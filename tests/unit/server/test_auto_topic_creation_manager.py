@@ -1,6 +1,5 @@
 import asyncio
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -13,6 +12,7 @@ from broker.protocol.response_schema import ResponseSchema
 from broker.server.auto_topic_creation_manager import AutoTopicCreationManager
 from broker.server.forwarding_manager import ForwardingManager
 from broker.server.node_to_controller_channel import NodeToControllerChannel
+from tests.support.builders import topic_uuid
 from tests.support.sim_loop import SimLoop, simulate
 from tests.unit.server.link_support import (
     CONTEXT,
@@ -77,7 +77,7 @@ class Setup:
         records = [
             record
             for topic in {topic.name: topic for topic in self.created}.values()
-            for record in topic_records(topic.name, UUID(int=hash(topic.name) & 0xFFFF), (1,))
+            for record in topic_records(topic.name, topic_uuid(topic.name), (1,))
         ]
         self.cache.set_image(image_with(*records))
 
