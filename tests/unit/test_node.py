@@ -17,6 +17,7 @@ from broker.node import (
     wait_for_cluster_id,
 )
 from broker.server.broker_lifecycle_manager import BrokerReplacedError, BrokerStartError
+from tests.support.patience import eventually
 from tests.unit.node_support import node_config, running_node
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -146,8 +147,14 @@ def test_faults_can_be_set_on_loopback_or_where_it_is_allowed(
 async def test_a_start_is_given_up_when_the_node_is_told_to_end(tmp_path: Path) -> None:
     ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
     node = Node(node_config(tmp_path))
-    asyncio.get_running_loop().call_later(0.01, ended.set_result, Ending(0))
+
+    async def end_in_the_middle() -> None:
+        await eventually(lambda: node.controller, "its controller starts", every_s=0)
+        ended.set_result(Ending(0))
+
+    ending = asyncio.create_task(end_in_the_middle())
     assert not await start_unless_ended(node, ended)
+    await ending
     await asyncio.sleep(0)  # nothing of the cancellation is left over for this task
     assert not node.is_ready
     async with running_node(node_config(tmp_path)) as again:
