@@ -16,7 +16,7 @@ from broker.objectstore.errors import BucketNotFound, Corrupt, NotFound, ObjectS
 from broker.objectstore.file_region import FileRegion
 from broker.objectstore.object_store import ObjectStore
 from broker.objectstore.objects import PartSizes
-from tests.contract.object_stores import STORES, WITH_BUCKETS, Subject, subject
+from tests.contract.object_stores import ATOMIC_STORES, STORES, WITH_BUCKETS, Subject, subject
 from tests.support.tracked_file import TrackedFile
 
 BODY = bytes(range(256)) * 4
@@ -108,6 +108,7 @@ async def test_put_if_absent_leaves_what_is_there(store: ObjectStore, folder: st
     assert await whole(store, f"{folder}a") == b"first"
 
 
+@pytest.mark.parametrize("it", ATOMIC_STORES, indirect=True)
 async def test_of_six_who_put_at_once_one_wins(store: ObjectStore, folder: str) -> None:
     for number in range(5):
         key = f"{folder}{number}"
