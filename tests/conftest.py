@@ -3,8 +3,8 @@
 `WHERRY_REQUIRE=java,kcat,s3,browser,promtool,containers,checkout` (set by continuous integration) turns skips of these
 markers into failures.
 
-Hypothesis judges no time: how long an example takes is how busy the machine is.  Its examples are the same in every run
-of the same source; `--hypothesis-profile=exploring` draws others each time, or those of `--hypothesis-seed`.
+Hypothesis judges no time: how long an example takes is how busy the machine is.  Examples are a function of the test;
+`--hypothesis-profile=exploring` draws others each time, or those of `--hypothesis-seed`.
 """
 
 import os
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests.support import chromium, docker_tools, java_tools, prometheus_tools, readme, s3_tools
 
@@ -35,6 +36,13 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile("repeatable", hypothesis.settings.get_profile("exploring"), derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Examples would have constants in them of whatever modules are loaded: any change would make other examples."""
+    if hypothesis.settings().derandomize:
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
