@@ -3,13 +3,16 @@ import asyncio
 import pytest
 
 from broker.common.chance import Chance
+from broker.demo import http_client
 from broker.demo.http_client import http_get, http_post
 from broker.metrics.registry import MetricsRegistry
 from broker.objectstore.fault_switch import FaultSwitch
 from broker.server.http_endpoint import HttpEndpoint
+from tests.support.patience import PATIENCE_S
 
 
-async def test_what_a_broker_answers() -> None:
+async def test_what_a_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "TIMEOUT_SECONDS", PATIENCE_S)
     registry = MetricsRegistry()
     registry.gauge("answer", "Of everything.", lambda: 42)
     faults = FaultSwitch(Chance(1))
