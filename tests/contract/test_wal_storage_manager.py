@@ -17,8 +17,11 @@ from broker.wal.storage.remote_wal_storage_manager import RemoteWalStorageManage
 from broker.wal.storage.wal_storage_context import WalStorageContext, WalStorageSettings
 from tests.contract.object_stores import WITH_BUCKETS
 from tests.support.express_shim import ExpressShim
+from tests.support.patience import PATIENCE_MS
 from tests.support.s3_server import ACCESS_KEY, BUCKET, EXPRESS_BUCKET, SECRET_KEY
 from tests.unit.wal.wal_world import batch, bytes_of, make_object, make_slice
+
+AMPLE = {"upload_timeout_ms": PATIENCE_MS, "fetch_timeout_ms": PATIENCE_MS}
 
 
 @contextlib.asynccontextmanager
@@ -26,7 +29,7 @@ async def settings_of(
     kind: str, request: pytest.FixtureRequest, directory: Path, key_prefix: str
 ) -> AsyncIterator[WalStorageSettings]:
     if kind == "directory":
-        yield WalStorageSettings("LocalWalStorageManager", f"file://{directory}", key_prefix=key_prefix)
+        yield WalStorageSettings("LocalWalStorageManager", f"file://{directory}", key_prefix=key_prefix, **AMPLE)
         return
     server = request.getfixturevalue("moto" if kind == "moto" else "seaweed")
     async with contextlib.AsyncExitStack() as stack:
@@ -35,7 +38,7 @@ async def settings_of(
             shim = await stack.enter_async_context(ExpressShim(server.url, ACCESS_KEY, SECRET_KEY))
             url, bucket = shim.url, EXPRESS_BUCKET
         yield WalStorageSettings(
-            "S3WalStorageManager", f"s3://{bucket}", s3=server.settings(url), key_prefix=key_prefix
+            "S3WalStorageManager", f"s3://{bucket}", s3=server.settings(url), key_prefix=key_prefix, **AMPLE
         )
 
 
