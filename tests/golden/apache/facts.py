@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -18,6 +18,9 @@ EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 TOPIC_CONFIG = 1  # DescribeConfigs: where a value comes from
 EPOCHS_ASKED = 6
+ELECTED_MEANWHILE = frozenset(  # a broker whose heartbeats were late is without partitions, for a moment
+    {ErrorCode.not_leader_or_follower, ErrorCode.leader_not_available, ErrorCode.offset_not_available}
+)
 
 Facts = dict[str, Any]
 
@@ -132,14 +135,20 @@ def _list_offset(
     row = schema.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
     topic = schema.ListOffsetsTopic(name=name, partitions=(row,))
     request = schema.ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=(topic,))
-
-    def of_the_leader() -> Any:  # a new one may need a moment
-        (answer,) = client.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions
-        return None if answer.error_code is ErrorCode.not_leader_or_follower else answer
-
-    answer = until(of_the_leader, f"{name}-{index} has a leader")
-    assert answer.error_code is ErrorCode.none, (name, index, timestamp, answer)
+    answer = _of_the_leader(lambda: client.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions, name, index)
     return [answer.timestamp, answer.offset]
+
+
+def _of_the_leader(ask: Callable[[], Any], name: str, index: int) -> Any:
+    """The only row of an answer, once the broker answers as the leader of the partition."""
+
+    def answered() -> Any:
+        (row,) = ask()
+        return None if row.error_code in ELECTED_MEANWHILE else row
+
+    answer = until(answered, f"{name}-{index} has a leader")
+    assert answer.error_code is ErrorCode.none, (name, index, answer)
+    return answer
 
 
 def _fetch(client: WireClient, name: str, index: int, offset: int, isolation_level: int) -> Any:
@@ -163,9 +172,7 @@ def _fetch(client: WireClient, name: str, index: int, offset: int, isolation_lev
         forgotten_topics_data=(),
         rack_id="",
     )
-    (answer,) = client.ask(ApiKey.FETCH, 11, request).responses[0].partitions
-    assert answer.error_code is ErrorCode.none, (name, index, offset, answer)
-    return answer
+    return _of_the_leader(lambda: client.ask(ApiKey.FETCH, 11, request).responses[0].partitions, name, index)
 
 
 def _batches(client: WireClient, name: str, index: int, start: int, end: int) -> Iterator[RecordBatch]:
@@ -189,8 +196,8 @@ def _epoch_end(client: WireClient, name: str, index: int, epoch: int) -> list[in
     row = schema.OffsetForLeaderPartition(partition=index, current_leader_epoch=-1, leader_epoch=epoch)
     topic = schema.OffsetForLeaderTopic(topic=name, partitions=(row,))
     request = schema.OffsetForLeaderEpochRequest(replica_id=-1, topics=(topic,))
-    (answer,) = client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 3, request).topics[0].partitions
-    assert answer.error_code is ErrorCode.none, answer
+    api_key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    answer = _of_the_leader(lambda: client.ask(api_key, 3, request).topics[0].partitions, name, index)
     return [answer.leader_epoch, answer.end_offset]
 
 
@@ -199,8 +206,7 @@ def _producers(client: WireClient, name: str, index: int) -> list[list[int]]:
     schema = client.request(ApiKey.DESCRIBE_PRODUCERS, 0)
     topic = schema.TopicRequest(name=name, partition_indexes=(index,))
     request = schema.DescribeProducersRequest(topics=(topic,))
-    (answer,) = client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, request).topics[0].partitions
-    assert answer.error_code is ErrorCode.none, answer
+    answer = _of_the_leader(lambda: client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, request).topics[0].partitions, name, index)
     return sorted(
         [
             each.producer_id,

@@ -239,7 +239,9 @@ def produce_one(bootstrap: str, topic: str) -> None:
 def wait_for_log_start_offset(data: Path, line: str) -> None:
     """Deleted records may come back after kill -9 until the checkpoint knows of them, with Apache Kafka too."""
     checkpoint = data / "log-start-offset-checkpoint"
-    until(lambda: line in checkpoint.read_text().splitlines(), f"a line {line}", checkpoint.read_text)
+    until(
+        lambda: checkpoint.exists() and line in checkpoint.read_text().splitlines(), f"{checkpoint} has a line {line}"
+    )
 
 
 def is_about_an_empty_log(complaint: str) -> bool:
