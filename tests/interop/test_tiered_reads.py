@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
+from broker.common.errors import ErrorCode
 from tests.cluster.load import partition_of
 from tests.interop.clients import AIOKAFKA, KAFKA_PYTHON, Client
-from tests.support.partition_requests import fetch
+from tests.support.partition_requests import Fetched, fetch
 from tests.support.patience import until
 from tests.support.tiered_cluster import (
     EARLIEST,
@@ -140,7 +141,7 @@ def test_33_consumers_of_old_records_are_held_back_and_others_are_not(cluster: T
     cluster.alter_brokers(remote_log_manager_fetch_max_bytes_per_second="1")
     try:
         with WireClient(cluster.broker(SECOND).port) as client:
-            until(lambda: not fetch(client, topic, {remote: 0})[remote].records, "the quota is exceeded")
+            until(lambda: is_held_back(fetch(client, topic, {remote: 0})[remote]), "the quota is exceeded")
             answer = fetch(client, topic, {remote: 0, local: 0})
         assert [(each.error, bool(each.records)) for each in answer.values()] == [(0, False), (0, True)]
         assert cluster.broker(SECOND).metric(THROTTLED, what="fetch") > before
@@ -149,14 +150,28 @@ def test_33_consumers_of_old_records_are_held_back_and_others_are_not(cluster: T
     assert_readable(cluster, topic, range(9), partition=remote)
 
 
+def is_held_back(answer: Fetched) -> bool:
+    return answer.error is ErrorCode.none and not answer.records
+
+
 def test_55_a_follower_in_the_consumers_rack_serves_remote_records(cluster: TieredCluster) -> None:
     topic = cluster.tiered_topic("racks", config=ONE_BYTE)
     produce(cluster, topic, range(4))
     cluster.wait_for_tiers(topic, remote=[0, 1, 2], local=[3])
     for leader, follower in ((FIRST, SECOND), (SECOND, FIRST)):
         cluster.move_leader(topic, leader)
+        wait_until_preferred(cluster, topic, leader, follower)
         with cluster.remote_fetches(topic, 3, by=follower):
             assert_readable(cluster, topic, range(4), **{"client.rack": f"rack-{follower}"})
+
+
+def wait_until_preferred(cluster: TieredCluster, topic: str, leader: int, follower: int) -> None:
+    """A new leader serves consumers of other racks itself until it has heard from the follower there."""
+    with WireClient(cluster.broker(leader).port) as client:
+        until(
+            lambda: fetch(client, topic, {0: 0}, rack=f"rack-{follower}")[0].preferred_replica == follower,
+            f"{leader} sends consumers to {follower}",
+        )
 
 
 def test_partitions_of_one_consumer_are_read_in_parallel(cluster: TieredCluster) -> None:

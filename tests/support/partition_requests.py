@@ -1,4 +1,4 @@
-"""Requests about one partition that no ordinary client sends: single fetches, and the ends of transactions."""
+"""Requests about one partition that no ordinary client sends: to one broker, single fetches, ends of transactions."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -10,17 +10,31 @@ from tests.support.wire_client import WireClient
 
 FETCH_VERSION: Final = 11  # the last one with names
 MARKERS_VERSION: Final = 1
+METADATA_VERSION: Final = 12
 REQUEST_BYTES: Final = 1 << 20
 PARTITION_BYTES: Final = REQUEST_BYTES // 8  # remote partitions share the bytes of a request
 
 
 class Fetched(NamedTuple):
-    """Of one partition; `aborted` are (producer id, first offset)."""
+    """Of one partition; `aborted` are (producer id, first offset), `preferred_replica` is -1 where none is named."""
 
     error: ErrorCode
     records: bytes
     high_watermark: int
     aborted: tuple[tuple[int, int], ...]
+    preferred_replica: int
+
+
+def leader_known_here(client: WireClient, topic: str, partition: int) -> int:
+    """Its node id, as this very broker has heard of it; -1 for none."""
+    schema = client.request(ApiKey.METADATA, METADATA_VERSION)
+    request = schema.MetadataRequest(
+        topics=(schema.MetadataRequestTopic(name=topic, topic_id=None),),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    (row,) = client.ask(ApiKey.METADATA, METADATA_VERSION, request).topics
+    return next((int(each.leader_id) for each in row.partitions if each.partition_index == partition), -1)
 
 
 def end_transaction(client: WireClient, topic: str, producer_id: int, *, commits: bool) -> None:
@@ -37,7 +51,9 @@ def end_transaction(client: WireClient, topic: str, producer_id: int, *, commits
     assert answer.markers[0].topics[0].partitions[0].error_code is ErrorCode.none
 
 
-def fetch(client: WireClient, topic: str, offsets: Mapping[int, int], *, committed: bool = False) -> dict[int, Fetched]:
+def fetch(
+    client: WireClient, topic: str, offsets: Mapping[int, int], *, committed: bool = False, rack: str = ""
+) -> dict[int, Fetched]:
     """One fetch without a session, of partitions by their numbers; it waits for no new records."""
     schema = client.request(ApiKey.FETCH, FETCH_VERSION)
     rows = tuple(
@@ -51,6 +67,7 @@ def fetch(client: WireClient, topic: str, offsets: Mapping[int, int], *, committ
         isolation_level=int(committed),
         topics=(schema.FetchTopic(topic=topic, partitions=rows),),
         forgotten_topics_data=(),
+        rack_id=rack,
     )
     answer = client.ask(ApiKey.FETCH, FETCH_VERSION, request)
     return {row.partition_index: _fetched(row) for row in answer.responses[0].partitions}
@@ -58,4 +75,6 @@ def fetch(client: WireClient, topic: str, offsets: Mapping[int, int], *, committ
 
 def _fetched(row: Any) -> Fetched:
     aborted = tuple((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
-    return Fetched(ErrorCode(row.error_code), bytes(row.records or b""), row.high_watermark, aborted)
+    return Fetched(
+        ErrorCode(row.error_code), bytes(row.records or b""), row.high_watermark, aborted, row.preferred_read_replica
+    )

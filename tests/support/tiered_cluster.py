@@ -24,10 +24,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from broker.common.errors import ErrorCode
 from broker.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
 from broker.protocol.api_keys import ApiKey
 from broker.records.memory_records_builder import records_batch
 from tests.support.cluster_process import ClusterProcess
+from tests.support.directories import files_under
+from tests.support.partition_requests import leader_known_here
 from tests.support.patience import PATIENCE, PATIENCE_S, until
 from tests.support.remote_bucket import RemoteBucket, running_bucket, segments_of
 from tests.support.wire_client import WireClient
@@ -182,13 +185,22 @@ class TieredCluster(ClusterProcess):
         return next(node_id for node_id in self.node_ids if self.broker(node_id).is_running())
 
     def move_leader(self, topic: str, to: int, partition: int = 0) -> None:
-        """As operators do it: put it first, and elect the preferred one.  The leader epoch is one higher."""
+        """As operators do it: put it first, and elect the preferred one.  The leader epoch is one higher.
+
+        Until each broker that runs has heard of it, the new leader among them.
+        """
         replicas = self.partition(topic, partition).replicas
         self.reassign(topic, [to, *(each for each in replicas if each != to)], partition)
         where = confluent_kafka.TopicPartition(topic, partition)
         admin = self.admin()
         admin.elect_leaders(ElectionType.PREFERRED, [where]).result(PATIENCE_S)
-        until(lambda: self.leader(topic, partition) == to, f"{to} leads {topic}-{partition}")
+        for broker in self.brokers:
+            if broker.is_running():
+                with WireClient(broker.port) as client:
+                    until(
+                        lambda asked=client: leader_known_here(asked, topic, partition) == to,  # type: ignore[misc]
+                        f"the broker at {broker.bootstrap} knows that {to} leads {topic}-{partition}",
+                    )
 
     # -- both tiers -------------------------------------------------------------------------------------------------
 
@@ -199,7 +211,7 @@ class TieredCluster(ClusterProcess):
     def local_segments(self, topic: str, node_id: int, partition: int = 0) -> list[int]:
         """First offsets; empty where there is no replica."""
         directory = self.broker(node_id).data / f"{topic}-{partition}"
-        return sorted(int(path.stem) for path in directory.glob("*.log"))
+        return sorted(int(path.stem) for path in files_under(directory, ".log"))
 
     def wait_for_tiers(
         self, topic: str, remote: Iterable[int], local: Iterable[int] | None = None, partition: int = 0
@@ -223,7 +235,18 @@ class TieredCluster(ClusterProcess):
 
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> EpochOffset:
         """What the leader answers about a timestamp or one of the special ones."""
-        with WireClient(self.broker(self.leader(topic, partition)).port) as client:
+        answer = until(
+            lambda: self._offset_by_leader(topic, timestamp, partition), f"the leader of {topic}-{partition} answers"
+        )
+        assert answer.error_code == 0, answer
+        return EpochOffset(answer.leader_epoch, answer.offset)
+
+    def _offset_by_leader(self, topic: str, timestamp: int, partition: int) -> Any:
+        """None while brokers do not agree who that is."""
+        leader = self.leader(topic, partition)
+        if leader < 0:
+            return None
+        with WireClient(self.broker(leader).port) as client:
             schema = client.request(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
             row = schema.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
             request = schema.ListOffsetsRequest(
@@ -233,8 +256,7 @@ class TieredCluster(ClusterProcess):
                 timeout=PATIENCE,
             )
             answer = client.ask(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request).topics[0].partitions[0]
-        assert answer.error_code == 0, answer
-        return EpochOffset(answer.leader_epoch, answer.offset)
+        return None if answer.error_code == ErrorCode.not_leader_or_follower else answer
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int, int, int]:
         """The begin of the log, the begin of its local part, the last offset in the bucket, and the end."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.cluster_process import ClusterProcess
+from tests.support.directories import files_under
 from tests.support.patience import PATIENCE_S, until
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
@@ -90,7 +91,7 @@ def segment_files(cluster: WalCluster, topic: str, partition: int, node_id: int)
     """The segments of a replica, by name; one that is deleted meanwhile is none."""
     directory = cluster.nodes[node_id].data / f"{topic}-{partition}"
     found = {}
-    for path in sorted(directory.glob("*.log")):
+    for path in files_under(directory, ".log"):
         with contextlib.suppress(FileNotFoundError):
             found[path.name] = path.read_bytes()
     return found
