@@ -37,7 +37,11 @@ RISE_MAX: Final = 64 * MIB
 CHUNKS_BYTES: Final = 16 * MIB  # what may be fetched beyond what is read: rounded to chunks, and one read ahead
 LONG_S: Final = 300  # a quarter of a gigabyte is copied
 READ_BYTES: Final = "broker_objectstore_bytes_total"
-SETTINGS: Final = {"log.segment.bytes": str(1024 * MIB), "offsets.topic.replication.factor": "1"}
+SETTINGS: Final = {
+    "log.segment.bytes": str(1024 * MIB),
+    "offsets.topic.replication.factor": "1",
+    "remote.fetch.max.wait.ms": "20000",  # as long as it takes: what is given up is fetched twice
+}
 
 
 def status_bytes(pid: int, name: str) -> int:
