@@ -106,11 +106,18 @@ class ComposeProject:
         return self.compose("run", "--rm", "-T", "tools", name, *arguments)
 
     def prometheus(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of Prometheus' HTTP API."""
+        """The data of an answer of Prometheus' HTTP API, once it answers: it refuses while it starts."""
         query = urllib.parse.urlencode(parameters)
         url = f"http://127.0.0.1:{self.ports['PROMETHEUS_PORT']}/api/v1/{path}?{query}"
-        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
-            return json.load(answer)["data"]
+
+        def answered() -> Any:
+            try:
+                with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+                    return json.load(answer)
+            except OSError:
+                return None
+
+        return until(answered, f"Prometheus answers {url}", self.report, every_s=EVERY_S)["data"]
 
     def sum_of(self, query: str) -> float:
         """The sum of the series a query finds; 0 when it finds none."""

@@ -125,7 +125,8 @@ def test_prometheus_scrapes_every_broker_with_our_alarms(cluster: ComposeProject
         "series of the topic",
         cluster.report,
     )
-    assert cluster.sum_of("sum(kafka_controller_kafkacontroller_activecontrollercount)") == 1
+    controllers = "sum(kafka_controller_kafkacontroller_activecontrollercount)"
+    until(lambda: cluster.sum_of(controllers) == 1, "the active controller was scraped", cluster.report)
     groups = cluster.prometheus("rules", type="alert")["groups"]
     assert sum(len(group["rules"]) for group in groups) > 0
 
@@ -141,16 +142,14 @@ def test_an_outage_of_the_object_store_loses_nothing(cluster: ComposeProject) ->
     with load:
         load.wait_for_more(3 * RATE_PER_S)
         cluster.shell("docker compose stop s3")
-        stopped = len(load.acknowledged)
         time.sleep(OUTAGE_S)
-        meanwhile = len(load.acknowledged) - stopped
+        load.wait_for_more(RATE_PER_S)  # without the object store
         fallen_back = f"sum(max_over_time({FALLBACK_PARTITIONS}[{OUTAGE_S}s]))"
         until(lambda: cluster.sum_of(fallen_back) > 0, "followers fetch from their leaders", cluster.report)
         cluster.shell("docker compose start s3")
         until(lambda: cluster.sum_of(f"sum({FALLBACK_PARTITIONS})") == 0, "no fallback", cluster.report)
         before = cluster.sum_of(f"sum({BYTES_BY_BUCKET})")
         until(lambda: cluster.sum_of(f"sum({BYTES_BY_BUCKET})") > before, "the bucket serves", cluster.report)
-    assert meanwhile > 0, "nothing was acknowledged while the object store was away"
     assert load.failures == []
     found = {(record.partition(), record.offset()): record.value() for record in records(cluster)}
     lost = [where for where, value in load.acknowledged.items() if found.get(where) != value]
