@@ -25,8 +25,13 @@ EXPRESS = {"put": 0.00113 / 1000, "get": 0.00003 / 1000}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WalCluster]:
-    # Twice the default: a machine that stands still for a few seconds is no reason to fall back.
-    settings = {"wherry.price.list": "s3-express", "remote.wal.fallback.lag.ms": "10000"}
+    # A machine that stands still for a few seconds is no reason to fall back, nor to ask a bucket a second time.
+    settings = {
+        "wherry.price.list": "s3-express",
+        "remote.wal.fallback.lag.ms": "10000",
+        "remote.wal.upload.timeout.ms": "10000",
+        "remote.wal.fetch.timeout.ms": "10000",
+    }
     with WalCluster(tmp_path_factory.mktemp("drills"), settings=settings) as processes:
         yield processes
         for broker in processes.brokers:
