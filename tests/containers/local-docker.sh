@@ -44,7 +44,7 @@ start_engine() {
   rm -f "$HOME_DIR/dockerd.pid"
   setsid /usr/sbin/dockerd -H "unix://$SOCK" --data-root "$HOME_DIR/data" --exec-root "$HOME_DIR/exec" \
     -p "$HOME_DIR/dockerd.pid" >"$HOME_DIR/dockerd.log" 2>&1 < /dev/null &
-  for _ in $(seq 60); do docker info >/dev/null 2>&1 && return; sleep 0.5; done
+  for _ in $(seq 360); do docker info >/dev/null 2>&1 && return; sleep 0.5; done
   tail -20 "$HOME_DIR/dockerd.log" >&2
   echo "local-docker: the engine does not start here: it needs root, network namespaces, iptables and cgroups" >&2
   return 1

@@ -137,7 +137,7 @@ def test_48_tiering_ends_with_what_is_remote_and_begins_again(cluster: TieredClu
     cluster.alter(topic, remote_storage_enable="false", remote_log_delete_on_disable="true", local_retention_bytes=None)
     cluster.wait_for_tiers(topic, remote=[])
     cluster.wait_for_offsets(topic, 2, 2, -1, 3)
-    assert objects_of(cluster.bucket, topic) == []
+    until(lambda: not objects_of(cluster.bucket, topic), "the bucket has nothing of it")
     produce(cluster, topic, [3, 4])
     cluster.move_leader(topic, FIRST)
     assert_readable(cluster, topic, [2, 3, 4], start=2)
