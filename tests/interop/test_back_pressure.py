@@ -51,8 +51,9 @@ def test_requests_that_trickle_stop_large_ones_of_others_for_two_sweeps_at_most(
     broker = own_broker({"queued.max.request.bytes": str(4 << 20)})
     with contextlib.ExitStack() as stack:
         trickling = [stack.enter_context(WireClient(broker.port)) for _ in range(2)]
+        begin_large(broker, trickling)
         for client in trickling:
-            client.send_bytes(struct.pack(">i", ANNOUNCED) + bytes(1_500_000))
+            client.send_bytes(bytes(1_500_000 - SENT))
         until(lambda: broker.metric("broker_requests_in_flight_bytes") >= 4 << 20, "the clients hold all there is")
         neighbour = stack.enter_context(WireClient(broker.port))
         cluster = Cluster(broker, neighbour)
@@ -64,6 +65,15 @@ def test_requests_that_trickle_stop_large_ones_of_others_for_two_sweeps_at_most(
         stack.callback(stop.set)
         assert errors_of(cluster.produce(topic, batch(b"x" * 500_000))) == {"none"}
         assert broker.metric("broker_connections_closed_total", reason="stalled") >= 1
+
+
+def begin_large(broker: BrokerProcess, clients: list[WireClient]) -> None:
+    """How much memory a request gets later depends on how much of it comes first: never more than what is sent here."""
+    in_flight = "broker_requests_in_flight_bytes"
+    for client in clients:
+        held = broker.metric(in_flight)
+        client.send_bytes(struct.pack(">i", ANNOUNCED) + bytes(SENT))
+        until(lambda: broker.metric(in_flight) >= held + SENT, "it has begun")  # noqa: B023
 
 
 def trickle(clients: list[WireClient], stop: threading.Event) -> None:
