@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import QUICK, BrokerProcess
 from tests.support.patience import until
 from tests.support.wire_client import WireClient
 
@@ -16,6 +16,7 @@ from .api_questions import Cluster, Question, batch, errors_of
 
 pytestmark = pytest.mark.interop
 
+GROUP_PARTITIONS = int(QUICK["offsets.topic.num.partitions"])
 LISTED_ONLY = {(ApiKey.PRODUCE, version) for version in range(3)}  # KIP-896: advertised, and never answered
 
 Questions = Mapping[ApiKey, Question]
@@ -56,12 +57,14 @@ def identities(broker: BrokerProcess) -> Cluster:
             broker_epoch=int(broker.metric("broker_epoch")),
             controller_epoch=int(broker.metric("kafka_server_raft_metrics_current_epoch")),
         )
-        cluster.topic, cluster.topic_id = cluster.new_topic()
+        cluster.topic, cluster.topic_id = cluster.new_topic(configs={"retention.ms": "-1"})  # its record is old
         cluster.produce(cluster.topic, batch(b"first"))
         # The coordinator of every group is known and loaded before the first question.
         schema = client.request(ApiKey.FIND_COORDINATOR, 3)
         request = schema.FindCoordinatorRequest(key="every-api-offsets", key_type=0)
         until(lambda: errors_of(client.ask(ApiKey.FIND_COORDINATOR, 3, request)) == {"none"}, "a coordinator")
+        loaded = "kafka_server_group_coordinator_metrics_num_partitions"
+        until(lambda: broker.metric(loaded, state="active") == GROUP_PARTITIONS, "all coordinators")
         return cluster
 
 
