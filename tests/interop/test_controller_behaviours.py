@@ -4,9 +4,11 @@ The numbers in the names are those of the behaviours of a KRaft controller that 
 (KIP-631, KIP-841, KIP-858, KIP-903, KIP-919; Kafka's ReplicationControlManager and ClusterControlManager).
 """
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -26,7 +28,7 @@ from broker.server.supported_features import SUPPORTED_FEATURES
 from tests.support.apache_controllers import ApacheControllers
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_process import NodeOfCluster
-from tests.support.patience import PATIENCE, until
+from tests.support.patience import PATIENCE, PATIENCE_S, until
 from tests.support.quorum_client import METADATA_TOPIC, QuorumClient, snapshot_records
 from tests.support.scripted_broker import UNKNOWN_EPOCH, ScriptedBroker, create_topic
 
@@ -34,12 +36,12 @@ from .apache_versions import APACHE_VERSIONS, need
 
 pytestmark = pytest.mark.interop
 
-SESSION_S = 4.0
+SESSION_S = 6.0  # where silence is to have consequences; those who are to live have to be heard meanwhile
 CONTROLLER_SETTINGS = {
-    "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
     "broker.heartbeat.interval.ms": "500",
     "metadata.log.max.record.bytes.between.snapshots": "4000",
 }
+KINDS = ["ours", *(pytest.param(each, marks=pytest.mark.java) for each in APACHE_VERSIONS)]
 _numbers = itertools.count(1)
 
 
@@ -70,24 +72,38 @@ class Quorum:
             self._controllers.start()
 
 
-@pytest.fixture(
-    scope="module", params=["ours", *(pytest.param(each, marks=pytest.mark.java) for each in APACHE_VERSIONS)]
-)
-def quorum(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
-    kind = str(request.param)
-    directory = tmp_path_factory.mktemp(f"quorum-{kind}")
+@contextlib.contextmanager
+def started(kind: str, session_s: float, directory: Path) -> Iterator[Quorum]:
+    """One controller that fences who is silent for so long."""
+    settings = {**CONTROLLER_SETTINGS, "broker.session.timeout.ms": str(int(session_s * 1000))}
     if kind == "ours":
-        with NodeOfCluster(directory, 3001, ["controller"], CONTROLLER_SETTINGS, None) as node:
+        with NodeOfCluster(directory, 3001, ["controller"], settings, None) as node:
             yield Quorum(kind, node)
         return
     need(kind)
-    with ApacheControllers(directory, kind, voters=1, settings=CONTROLLER_SETTINGS) as controllers:
+    with ApacheControllers(directory, kind, voters=1, settings=settings) as controllers:
         yield Quorum(kind, controllers)
         assert controllers.complaints() == []
 
 
-@pytest.fixture
-def client(quorum: Quorum) -> Iterator[QuorumClient]:
+@pytest.fixture(scope="module", params=KINDS)
+def quorum(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
+    """No session ends, however long a test takes."""
+    kind = str(request.param)
+    with started(kind, 10 * PATIENCE_S, tmp_path_factory.mktemp(f"quorum-{kind}")) as quorum:
+        yield quorum
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def strict_quorum(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
+    """Sessions end while a test waits for it."""
+    kind = str(request.param)
+    with started(kind, SESSION_S, tmp_path_factory.mktemp(f"strict-quorum-{kind}")) as quorum:
+        yield quorum
+
+
+@contextlib.contextmanager
+def connected(quorum: Quorum) -> Iterator[QuorumClient]:
     """A client with an image of its own; the brokers of the test are unregistered after it."""
     client = quorum.client()
     before = set(client.image().brokers)
@@ -95,6 +111,18 @@ def client(quorum: Quorum) -> Iterator[QuorumClient]:
     for broker_id in set(client.image().brokers) - before:
         client.send(ApiKey.UNREGISTER_BROKER, 0, "UnregisterBrokerRequest", broker_id=broker_id)
     client.close()
+
+
+@pytest.fixture
+def client(quorum: Quorum) -> Iterator[QuorumClient]:
+    with connected(quorum) as client:
+        yield client
+
+
+@pytest.fixture
+def strict(strict_quorum: Quorum) -> Iterator[QuorumClient]:
+    with connected(strict_quorum) as client:
+        yield client
 
 
 @pytest.fixture
@@ -217,9 +245,9 @@ def test_17_the_twin_of_a_living_broker_is_refused_and_the_broker_undisturbed(cl
     assert client.image().brokers[one.id].epoch == epoch
 
 
-def test_18_after_a_crash_the_next_process_waits_for_the_session_to_end(client: QuorumClient) -> None:
+def test_18_after_a_crash_the_next_process_waits_for_the_session_to_end(strict: QuorumClient) -> None:
     began = time.monotonic()
-    crashed = ScriptedBroker(client).unfenced()
+    crashed = ScriptedBroker(strict).unfenced()
     following = crashed.restarted()
     answers = []
 
@@ -235,13 +263,15 @@ def test_18_after_a_crash_the_next_process_waits_for_the_session_to_end(client: 
     assert following.heartbeat().error_code == ErrorCode.none
 
 
-def test_19_after_a_clean_stop_the_next_process_is_let_in(quorum: Quorum, client: QuorumClient, topic: str) -> None:
-    stopped, other = brokers(client, 2)
-    created(client, topic, [stopped, other])
+def test_19_after_a_clean_stop_the_next_process_is_let_in(
+    strict_quorum: Quorum, strict: QuorumClient, topic: str
+) -> None:
+    stopped, other = brokers(strict, 2)
+    created(strict, topic, [stopped, other])
     while not stopped.heartbeat(want_shut_down=True).should_shut_down:
         other.heartbeat()
     following = stopped.restarted()
-    if quorum.kind == "ours":
+    if strict_quorum.kind == "ours":
         assert following.register(previous_epoch=stopped.epoch) == ErrorCode.none
     else:  # Apache's waits for the session of the process that has said good-bye
         assert following.register(previous_epoch=stopped.epoch) == ErrorCode.duplicate_broker_registration
@@ -276,14 +306,14 @@ def test_22_who_has_not_caught_up_stays_fenced(client: QuorumClient) -> None:
     assert [(each.broker_id, each.broker_epoch, each.fenced) for each in unfencing] == [(one.id, one.epoch, -1)]
 
 
-def test_23_a_silent_broker_loses_its_places_with_the_record_that_fences_it(client: QuorumClient, topic: str) -> None:
-    silent, alive = brokers(client, 2)
-    created(client, topic, [silent, alive])
-    assert client.partition(topic).leader == silent.id
+def test_23_a_silent_broker_loses_its_places_with_the_record_that_fences_it(strict: QuorumClient, topic: str) -> None:
+    silent, alive = brokers(strict, 2)
+    created(strict, topic, [silent, alive])
+    assert strict.partition(topic).leader == silent.id
     eventually(lambda: silent.is_fenced, "the silent one is fenced", alive)
-    after = client.partition(topic)
+    after = strict.partition(topic)
     assert (after.leader, after.isr, after.leader_epoch, after.partition_epoch) == (alive.id, (alive.id,), 1, 1)
-    for _, _, records in client.batches:
+    for _, _, records in strict.batches:
         fences = [each for each in records if isinstance(each, BrokerRegistrationChangeRecord) and each.fenced == 1]
         if any(each.broker_id == silent.id for each in fences):
             moves = [each for each in records if isinstance(each, PartitionChangeRecord)]
@@ -293,26 +323,26 @@ def test_23_a_silent_broker_loses_its_places_with_the_record_that_fences_it(clie
         pytest.fail("no record fences the broker")
 
 
-def test_24_of_two_that_fall_silent_together_neither_leads_in_the_end(client: QuorumClient, topic: str) -> None:
-    one, other, third = brokers(client, 3)
-    created(client, topic, [one, other, third])
+def test_24_of_two_that_fall_silent_together_neither_leads_in_the_end(strict: QuorumClient, topic: str) -> None:
+    one, other, third = brokers(strict, 3)
+    created(strict, topic, [one, other, third])
     eventually(lambda: one.is_fenced and other.is_fenced, "two are fenced", third)
-    after = client.partition(topic)
+    after = strict.partition(topic)
     assert (after.leader, after.isr) == (third.id, (third.id,))
 
 
-def test_26_who_comes_back_leads_what_has_no_leader_and_nothing_else(client: QuorumClient, topic: str) -> None:
-    one, other = brokers(client, 2)
+def test_26_who_comes_back_leads_what_has_no_leader_and_nothing_else(strict: QuorumClient, topic: str) -> None:
+    one, other = brokers(strict, 2)
     shared = f"{topic}-shared"
-    created(client, topic, [one])
-    created(client, shared, [one, other])
+    created(strict, topic, [one])
+    created(strict, shared, [one, other])
     eventually(lambda: one.is_fenced, "one is fenced", other)
-    assert (client.partition(topic).leader, client.partition(topic).isr) == (-1, (one.id,))
-    assert client.partition(shared).leader == other.id
+    assert (strict.partition(topic).leader, strict.partition(topic).isr) == (-1, (one.id,))
+    assert strict.partition(shared).leader == other.id
     answer = one.heartbeat()
     assert (answer.error_code, answer.is_fenced) == (ErrorCode.none, False)
-    assert client.partition(topic).leader == one.id
-    assert client.partition(shared).leader == other.id
+    assert strict.partition(topic).leader == one.id
+    assert strict.partition(shared).leader == other.id
 
 
 def test_28_a_controlled_shutdown_is_granted_when_the_others_have_heard_of_it(client: QuorumClient, topic: str) -> None:
@@ -380,11 +410,11 @@ def test_32_an_old_process_cannot_alter(client: QuorumClient, topic: str) -> Non
     assert client.partition(topic).isr == (leader.id, follower.id)
 
 
-def test_33_who_is_fenced_or_another_process_does_not_join(client: QuorumClient, topic: str) -> None:
-    leader, follower = brokers(client, 2)
-    created(client, topic, [leader, follower])
+def test_33_who_is_fenced_or_another_process_does_not_join(strict: QuorumClient, topic: str) -> None:
+    leader, follower = brokers(strict, 2)
+    created(strict, topic, [leader, follower])
     eventually(lambda: follower.is_fenced, "the follower is fenced", leader)
-    assert client.partition(topic).isr == (leader.id,)
+    assert strict.partition(topic).isr == (leader.id,)
     ineligible = ErrorCode.ineligible_replica
     assert leader.alter_partition(topic, [leader, (follower.id, UNKNOWN_EPOCH)]).error == ineligible
     assert leader.alter_partition(topic, [leader, follower]).error == ineligible
@@ -422,21 +452,21 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def test_35_the_last_in_sync_replica_is_waited_for_unless_an_unclean_election_is_asked_for(
-    client: QuorumClient, topic: str
+    strict: QuorumClient, topic: str
 ) -> None:
-    last, other = brokers(client, 2)
-    created(client, topic, [last, other])
+    last, other = brokers(strict, 2)
+    created(strict, topic, [last, other])
     last.alter_partition(topic, [last])
     eventually(lambda: last.is_fenced, "the last one is fenced", other)
-    offline = client.partition(topic)
+    offline = strict.partition(topic)
     assert (offline.leader, offline.isr) == (-1, (last.id,))
-    assert elect(client, topic, PREFERRED) == ErrorCode.preferred_leader_not_available
-    assert elect(client, topic, UNCLEAN) == ErrorCode.none
-    unclean = client.partition(topic)
+    assert elect(strict, topic, PREFERRED) == ErrorCode.preferred_leader_not_available
+    assert elect(strict, topic, UNCLEAN) == ErrorCode.none
+    unclean = strict.partition(topic)
     assert (unclean.leader, unclean.isr, unclean.leader_recovery_state) == (other.id, (other.id,), 1)
     recovered = other.alter_partition(topic, [other], recovery_state=0)
     assert (recovered.error, recovered.partition_epoch) == (ErrorCode.none, unclean.partition_epoch + 1)
-    assert client.partition(topic).leader_recovery_state == 0
+    assert strict.partition(topic).leader_recovery_state == 0
     assert other.alter_partition(topic, [other], recovery_state=1).error == ErrorCode.invalid_request
 
 
@@ -474,32 +504,32 @@ def elr_state(client: QuorumClient, topic: str) -> tuple[int, tuple[int, ...], t
 
 
 @pytest.fixture
-def elr(client: QuorumClient) -> Iterator[None]:
-    set_feature(client, ELR, 1)
+def elr(strict: QuorumClient) -> Iterator[None]:
+    set_feature(strict, ELR, 1)
     yield
-    set_feature(client, ELR, 0)
+    set_feature(strict, ELR, 0)
 
 
 @pytest.mark.usefixtures("elr")
-def test_36_and_21_eligible_leader_replicas_step_by_step(client: QuorumClient, topic: str) -> None:
+def test_36_and_21_eligible_leader_replicas_step_by_step(strict: QuorumClient, topic: str) -> None:
     features = {**SUPPORTED_FEATURES, ELR: (0, 1)}
-    one, two, witness = (ScriptedBroker(client, features=features).unfenced() for _ in range(3))
-    row = create_topic(client, topic, [one, two], configs={"min.insync.replicas": "2"})
+    one, two, witness = (ScriptedBroker(strict, features=features).unfenced() for _ in range(3))
+    row = create_topic(strict, topic, [one, two], configs={"min.insync.replicas": "2"})
     assert row.error_code == ErrorCode.none
-    assert elr_state(client, topic) == (one.id, (one.id, two.id), (), ())
+    assert elr_state(strict, topic) == (one.id, (one.id, two.id), (), ())
     one.alter_partition(topic, [one])
-    assert elr_state(client, topic) == (one.id, (one.id,), (two.id,), ())
+    assert elr_state(strict, topic) == (one.id, (one.id,), (two.id,), ())
     eventually(lambda: one.is_fenced, "the first one is fenced", two, witness)
-    assert elr_state(client, topic) == (two.id, (two.id,), (one.id,), ())
+    assert elr_state(strict, topic) == (two.id, (two.id,), (one.id,), ())
     eventually(lambda: two.is_fenced, "the second one is fenced", witness)
-    assert elr_state(client, topic) == (-1, (), (one.id, two.id), (two.id,))
+    assert elr_state(strict, topic) == (-1, (), (one.id, two.id), (two.id,))
     unclean = two.restarted()
     assert unclean.register(previous_epoch=-1) == ErrorCode.none
-    assert elr_state(client, topic) == (-1, (), (one.id,), (two.id,))
+    assert elr_state(strict, topic) == (-1, (), (one.id,), (two.id,))
     # The epoch names the registration, and is not the offset of its record: other records may stand before it.
     registered = [
         first + number
-        for first, _, records in client.batches
+        for first, _, records in strict.batches
         for number, record in enumerate(records)
         if isinstance(record, RegisterBrokerRecord) and record.incarnation_id == unclean.incarnation_id
     ]
@@ -507,9 +537,9 @@ def test_36_and_21_eligible_leader_replicas_step_by_step(client: QuorumClient, t
     assert registered[0] > unclean.epoch
     assert not unclean.heartbeat(offset=registered[0] - 1).is_caught_up
     assert not unclean.heartbeat(offset=registered[0]).is_fenced
-    assert elr_state(client, topic) == (-1, (), (one.id,), (two.id,))
+    assert elr_state(strict, topic) == (-1, (), (one.id,), (two.id,))
     assert not one.heartbeat().is_fenced
-    assert elr_state(client, topic) == (one.id, (one.id,), (), ())
+    assert elr_state(strict, topic) == (one.id, (one.id,), (), ())
 
 
 def reassign(client: QuorumClient, topic: str, replicas: list[ScriptedBroker] | None) -> ErrorCode:
