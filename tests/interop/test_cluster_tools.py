@@ -6,7 +6,7 @@ Tests share the cluster; whoever stops a broker starts it again.  Replicas are c
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -19,8 +19,13 @@ from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
-SETTINGS = {"auto.leader.rebalance.enable": "false", "unclean.leader.election.interval.ms": "3600000"}
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "unclean.leader.election.interval.ms": "3600000",
+    "broker.session.timeout.ms": str(10 * PATIENCE_MS),  # only who says good-bye is fenced
+}
 REASSIGN = "reassign.ReassignPartitionsCommand"
+Described = dict[int, tuple[int, list[int], list[int]]]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,7 @@ def create(cluster: ClusterProcess, topic: str, assignment: str, *configs: str) 
     run(cluster, "TopicCommand", "--create", "--topic", topic, "--replica-assignment", assignment, *options)
 
 
-def describe(cluster: ClusterProcess, topic: str, *options: str) -> dict[int, tuple[int, list[int], list[int]]]:
+def describe(cluster: ClusterProcess, topic: str, *options: str) -> Described:
     """What kafka-topics shows: leader (-1 for none), replicas and sorted ISR by partition."""
     output = run(cluster, "TopicCommand", "--describe", "--topic", topic, *options)
     rows = re.findall(r"Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S+)\s+Isr: (\S*)", output)
@@ -52,6 +57,32 @@ def describe(cluster: ClusterProcess, topic: str, *options: str) -> dict[int, tu
         int(partition): (-1 if leader == "none" else int(leader), _ids(replicas), sorted(_ids(isr)))
         for partition, leader, replicas, isr in rows
     }
+
+
+def check_described(cluster: ClusterProcess, topic: str, expected: Described, *options: str) -> None:
+    """kafka-topics shows this, once the broker it asks has heard of it."""
+    found: list[Described | str] = []
+
+    def is_shown() -> bool:
+        try:
+            found[:] = [describe(cluster, topic, *options)]
+        except AssertionError as error:  # the topic is not known there yet
+            found[:] = [str(error)]
+        return found == [expected]
+
+    until(is_shown, f"{expected} is shown of {topic} {options}", lambda: found)
+
+
+def check_shown(is_right: Callable[[str], object], cluster: ClusterProcess, tool: str, *arguments: str) -> None:
+    """The tool prints what is right, once the broker it asks has heard of it."""
+    printed = ""
+
+    def is_printed() -> bool:
+        nonlocal printed
+        printed = run(cluster, tool, *arguments, check=False)
+        return bool(is_right(printed))
+
+    until(is_printed, f"{tool} {arguments} prints what is right", lambda: printed)
 
 
 def _ids(text: str) -> list[int]:
@@ -71,6 +102,10 @@ def dumped(cluster: ClusterProcess, node_id: int, partition: str) -> list[str]:
     segments = sorted(str(path) for path in (cluster.broker(node_id).data / partition).glob("*.log"))
     output = java_tools.run("DumpLogSegments", "--print-data-log", "--files", ",".join(segments))
     return [line for line in output.splitlines() if not line.startswith(("Dumping", "Log starting"))]
+
+
+def ids_in(endpoints: str) -> set[int]:
+    return {int(node_id) for node_id in re.findall(r"^(\d+)\s+127\.0\.0\.1\s", endpoints, re.M)}
 
 
 def moves_file(path: Path, moves: dict[tuple[str, int], Sequence[int]]) -> str:
@@ -105,10 +140,9 @@ def test_cluster_id_endpoints_and_features(cluster: ClusterProcess) -> None:
     assert identity is not None
     for broker in cluster.brokers:
         assert f"cluster.id={identity[1]}\n" in (broker.data / "meta.properties").read_text()
-    endpoints = run(cluster, "ClusterTool", "list-endpoints")
-    rows = re.findall(r"^(\d)\s+127\.0\.0\.1\s+(\d+)\s+(rack-\d)\s+(\w+)\s+broker", endpoints, re.M)
+    row = re.compile(r"^(\d)\s+127\.0\.0\.1\s+(\d+)\s+(rack-\d)\s+(\w+)\s+broker", re.M)
     expected = [(str(id), str(cluster.broker(id).port), f"rack-{id}", "unfenced") for id in (1, 2, 3)]
-    assert sorted(rows) == expected, endpoints
+    check_shown(lambda text: sorted(row.findall(text)) == expected, cluster, "ClusterTool", "list-endpoints")
     controller = f"127.0.0.1:{cluster.broker(1).controller_port}"
     endpoints = java_tools.run("ClusterTool", "list-endpoints", "--bootstrap-controller", controller)
     assert re.search(rf"^1\s+127\.0\.0\.1\s+{cluster.broker(1).controller_port}\s.*controller", endpoints, re.M), (
@@ -121,14 +155,18 @@ def test_cluster_id_endpoints_and_features(cluster: ClusterProcess) -> None:
 def test_log_dirs_of_every_broker(cluster: ClusterProcess, topic: str) -> None:
     create(cluster, topic, "1:2,2:3")
     produce(cluster, topic, 10)
-    output = run(cluster, "LogDirsCommand", "--describe", "--topic-list", topic)
-    answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
-    found = {}
-    for broker in answer["brokers"]:
-        (directory,) = broker["logDirs"]
-        assert (directory["error"], directory["logDir"]) == (None, str(cluster.broker(broker["broker"]).data))
-        found[broker["broker"]] = sorted(each["partition"] for each in directory["partitions"])
-    assert found == {1: [f"{topic}-0"], 2: [f"{topic}-0", f"{topic}-1"], 3: [f"{topic}-1"]}
+    expected = {1: [f"{topic}-0"], 2: [f"{topic}-0", f"{topic}-1"], 3: [f"{topic}-1"]}
+
+    def is_shown(output: str) -> bool:
+        answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+        found = {}
+        for broker in answer["brokers"]:
+            (directory,) = broker["logDirs"]
+            assert (directory["error"], directory["logDir"]) == (None, str(cluster.broker(broker["broker"]).data))
+            found[broker["broker"]] = sorted(each["partition"] for each in directory["partitions"])
+        return found == expected
+
+    check_shown(is_shown, cluster, "LogDirsCommand", "--describe", "--topic-list", topic)
 
 
 def test_replicas_are_alike(cluster: ClusterProcess, topic: str) -> None:
@@ -160,15 +198,14 @@ def test_partitions_are_added_on_other_brokers(cluster: ClusterProcess, topic: s
     run(
         cluster, "TopicCommand", "--alter", "--topic", topic, "--partitions", "3", "--replica-assignment", "1:2,3:1,2:3"
     )
-    assert describe(cluster, topic) == {0: (1, [1, 2], [1, 2]), 1: (3, [3, 1], [1, 3]), 2: (2, [2, 3], [2, 3])}
+    check_described(cluster, topic, {0: (1, [1, 2], [1, 2]), 1: (3, [3, 1], [1, 3]), 2: (2, [2, 3], [2, 3])})
     run(cluster, "TopicCommand", "--alter", "--topic", topic, "--partitions", "9")
-    described = describe(cluster, topic)
-    assert len(described) == 9
+    described: Described = until(lambda: len(shown := describe(cluster, topic)) == 9 and shown, "nine partitions")
     leaders = [leader for leader, _, _ in list(described.values())[3:]]
     assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
     run(cluster, "TopicCommand", "--delete", "--topic", topic)
-    gone = run(cluster, "TopicCommand", "--describe", "--topic", topic, check=False)
-    assert f"Topic '{topic}' does not exist as expected" in gone
+    gone = f"Topic '{topic}' does not exist as expected"
+    check_shown(lambda text: gone in text, cluster, "TopicCommand", "--describe", "--topic", topic)
     until(
         lambda: (
             not any(
@@ -198,31 +235,31 @@ def test_reassignment_with_a_throttle(cluster: ClusterProcess, topic: str, tmp_p
     executed = run(cluster, REASSIGN, "--execute", "--reassignment-json-file", plan, "--throttle", "50000000")
     assert "The inter-broker throttle limit was set to 50000000 B/s" in executed, executed
     assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in executed, executed
-    brokers = run(cluster, "ConfigCommand", "--entity-type", "brokers", "--entity-name", "2", "--describe")
-    assert "follower.replication.throttled.rate=50000000" in brokers
-    assert "leader.replication.throttled.rate=50000000" in brokers
-    topic_entity = ("--entity-type", "topics", "--entity-name", topic)
-    assert "leader.replication.throttled.replicas=" in run(cluster, "ConfigCommand", *topic_entity, "--describe")
+    second = ("ConfigCommand", "--entity-type", "brokers", "--entity-name", "2", "--describe")
+    for side in ("follower", "leader"):
+        rate = f"{side}.replication.throttled.rate=50000000"
+        check_shown(lambda text: rate in text, cluster, *second)  # noqa: B023
+    settings = ("ConfigCommand", "--entity-type", "topics", "--entity-name", topic, "--describe")
+    check_shown(lambda text: "leader.replication.throttled.replicas=" in text, cluster, *settings)
 
     def is_complete() -> bool:
         verified = run(cluster, REASSIGN, "--verify", "--reassignment-json-file", plan, "--preserve-throttles")
         return verified.count("is completed.") == 2
 
     until(is_complete, "both moves are complete")
-    assert describe(cluster, topic) == {0: (3, [3, 2], [2, 3]), 1: (2, [2, 3], [2, 3])}  # 1 led, and has left
+    check_described(cluster, topic, {0: (3, [3, 2], [2, 3]), 1: (2, [2, 3], [2, 3])})  # 1 led, and has left
     verified = run(cluster, REASSIGN, "--verify", "--reassignment-json-file", plan)
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified, verified
     assert f"Clearing topic-level throttles on topic {topic}" in verified, verified
-    assert "throttled" not in run(cluster, "ConfigCommand", *topic_entity, "--describe")
-    brokers = run(cluster, "ConfigCommand", "--entity-type", "brokers", "--entity-name", "2", "--describe")
-    assert "throttled.rate" not in brokers
+    check_shown(lambda text: "Dynamic configs" in text and "throttled" not in text, cluster, *settings)
+    check_shown(lambda text: "Dynamic configs" in text and "throttled.rate" not in text, cluster, *second)
     assert "No partition reassignments found." in run(cluster, REASSIGN, "--list")
     until(lambda: not (cluster.broker(1).data / f"{topic}-0").exists(), "broker 1 has dropped its replica")
     assert dumped(cluster, 3, f"{topic}-0") == dumped(cluster, 2, f"{topic}-0")
 
 
 def test_a_reassignment_is_cancelled(cluster: ClusterProcess, topic: str, tmp_path: Path) -> None:
-    """Towards a broker that does not come along: it is stopped, but its session has not expired yet."""
+    """Towards a broker that does not come along: it stands still, and its session goes on."""
     create(cluster, topic, "1:2")
     produce(cluster, topic, 10)
     plan = moves_file(tmp_path / "plan.json", {(topic, 0): [1, 3]})
@@ -240,7 +277,7 @@ def test_a_reassignment_is_cancelled(cluster: ClusterProcess, topic: str, tmp_pa
     finally:
         cluster.resume(3)
     wait_for_isr(cluster, topic)
-    assert describe(cluster, topic) == {0: (1, [1, 2], [1, 2])}
+    check_described(cluster, topic, {0: (1, [1, 2], [1, 2])})
     again = run(cluster, REASSIGN, "--cancel", "--reassignment-json-file", plan, "--preserve-throttles")
     assert "None of the specified partition moves are active." in again, again
     until(lambda: not (cluster.broker(3).data / f"{topic}-0").exists(), "broker 3 has dropped what it began")
@@ -251,30 +288,31 @@ def test_a_stopped_broker_shows_and_gets_its_leadership_back(cluster: ClusterPro
     create(cluster, topic, "2:3:1,3:2:1", "min.insync.replicas=2")
     create(cluster, alone, "2")
     produce(cluster, topic, 50)
-    assert describe(cluster, topic, "--under-replicated-partitions") == {}
+    check_described(cluster, topic, {}, "--under-replicated-partitions")
     cluster.graceful_stop(2)
     try:
-        assert describe(cluster, topic) == {0: (3, [2, 3, 1], [1, 3]), 1: (3, [3, 2, 1], [1, 3])}
-        assert set(describe(cluster, topic, "--under-replicated-partitions")) == {0, 1}
-        assert set(describe(cluster, topic, "--at-min-isr-partitions")) == {0, 1}
-        assert describe(cluster, topic, "--under-min-isr-partitions") == {}
-        assert describe(cluster, topic, "--unavailable-partitions") == {}
-        assert describe(cluster, alone, "--unavailable-partitions") == {0: (-1, [2], [2])}
-        endpoints = run(cluster, "ClusterTool", "list-endpoints")
-        assert not re.search(r"^2\s", endpoints, re.M), endpoints
-        endpoints = run(cluster, "ClusterTool", "list-endpoints", "--include-fenced-brokers")
-        assert re.search(r"^2\s+127\.0\.0\.1\s.*\sfenced\s", endpoints, re.M), endpoints
+        without_2: Described = {0: (3, [2, 3, 1], [1, 3]), 1: (3, [3, 2, 1], [1, 3])}
+        check_described(cluster, topic, without_2)
+        check_described(cluster, topic, without_2, "--under-replicated-partitions")
+        check_described(cluster, topic, without_2, "--at-min-isr-partitions")
+        check_described(cluster, topic, {}, "--under-min-isr-partitions")
+        check_described(cluster, topic, {}, "--unavailable-partitions")
+        check_described(cluster, alone, {0: (-1, [2], [2])}, "--unavailable-partitions")
+        check_shown(lambda text: ids_in(text) == {1, 3}, cluster, "ClusterTool", "list-endpoints")
+        fenced = re.compile(r"^2\s+127\.0\.0\.1\s.*\sfenced\s", re.M)
+        check_shown(fenced.search, cluster, "ClusterTool", "list-endpoints", "--include-fenced-brokers")
     finally:
         cluster.restart(2)
     wait_for_isr(cluster, topic)
     for option in ("--under-replicated-partitions", "--at-min-isr-partitions", "--unavailable-partitions"):
-        assert describe(cluster, topic, option) == {}
-    assert describe(cluster, alone) == {0: (2, [2], [2])}
-    assert describe(cluster, topic)[0] == (3, [2, 3, 1], [1, 2, 3])
+        check_described(cluster, topic, {}, option)
+    check_described(cluster, alone, {0: (2, [2], [2])})
+    whole: Described = {0: (3, [2, 3, 1], [1, 2, 3]), 1: (3, [3, 2, 1], [1, 2, 3])}
+    check_described(cluster, topic, whole)
     options = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
     elected = run(cluster, "LeaderElectionCommand", *options)
     assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in elected, elected
-    assert describe(cluster, topic)[0] == (2, [2, 3, 1], [1, 2, 3])
+    check_described(cluster, topic, {**whole, 0: (2, [2, 3, 1], [1, 2, 3])})
     assert "Valid replica already elected" in run(cluster, "LeaderElectionCommand", *options)
 
 
@@ -287,17 +325,17 @@ def test_an_unclean_election(cluster: ClusterProcess, topic: str) -> None:
     try:
         cluster.graceful_stop(2)
         cluster.restart(3)
-        assert describe(cluster, topic) == {0: (-1, [2, 3], [2])}
+        check_described(cluster, topic, {0: (-1, [2, 3], [2])})
         elected = run(cluster, "LeaderElectionCommand", *options)
         assert f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0" in elected, elected
-        assert describe(cluster, topic) == {0: (3, [2, 3], [3])}
+        check_described(cluster, topic, {0: (3, [2, 3], [3])})
         produce(cluster, topic, 10)
     finally:
         for node_id in (2, 3):
             if not cluster.broker(node_id).is_running():
                 cluster.restart(node_id)
     wait_for_isr(cluster, topic)
-    assert describe(cluster, topic) == {0: (3, [2, 3], [2, 3])}
+    check_described(cluster, topic, {0: (3, [2, 3], [2, 3])})
     assert dumped(cluster, 2, f"{topic}-0") == dumped(cluster, 3, f"{topic}-0")
 
 
@@ -307,15 +345,15 @@ def test_unregistering_a_broker_that_comes_back(cluster: ClusterProcess, topic: 
     try:
         removed = run(cluster, "ClusterTool", "unregister", "--id", "3")
         assert "Broker 3 is no longer registered." in removed, removed
-        endpoints = run(cluster, "ClusterTool", "list-endpoints", "--include-fenced-brokers")
-        assert not re.search(r"^3\s", endpoints, re.M), endpoints
-        assert describe(cluster, topic) == {0: (1, [1, 3], [1])}
+        everyone = ("ClusterTool", "list-endpoints", "--include-fenced-brokers")
+        check_shown(lambda text: ids_in(text) == {1, 2}, cluster, *everyone)
+        check_described(cluster, topic, {0: (1, [1, 3], [1])})
         again = run(cluster, "ClusterTool", "unregister", "--id", "3", check=False)
         assert "BrokerIdNotRegisteredException" in again, again
     finally:
         cluster.restart(3)
     wait_for_isr(cluster, topic)
-    assert describe(cluster, topic) == {0: (1, [1, 3], [1, 3])}
+    check_described(cluster, topic, {0: (1, [1, 3], [1, 3])})
 
 
 def delivery_error(cluster: ClusterProcess, topic: str, partition: int, size_bytes: int) -> str | None:
@@ -337,10 +375,12 @@ def test_dynamic_settings_on_every_broker(cluster: ClusterProcess, topic: str) -
     try:
         run(cluster, "ConfigCommand", *everyone, "--alter", "--add-config", "message.max.bytes=2000")
         run(cluster, "ConfigCommand", *second, "--alter", "--add-config", "message.max.bytes=90000")
-        assert "message.max.bytes=2000" in run(cluster, "ConfigCommand", *everyone, "--describe")
+        shared = ("ConfigCommand", *everyone, "--describe")
+        check_shown(lambda text: "message.max.bytes=2000" in text, cluster, *shared)
         for node_id, value in ((1, "2000"), (2, "90000"), (3, "2000")):
-            entity = ("--entity-type", "brokers", "--entity-name", str(node_id))
-            assert f"  message.max.bytes={value} " in run(cluster, "ConfigCommand", *entity, "--describe", "--all")
+            own = ("ConfigCommand", "--entity-type", "brokers", "--entity-name", str(node_id), "--describe", "--all")
+            shown = f"  message.max.bytes={value} "
+            check_shown(lambda text: shown in text, cluster, *own)  # noqa: B023
         refused = [delivery_error(cluster, topic, partition, 5000) for partition in (0, 1, 2)]
         assert refused == ["MSG_SIZE_TOO_LARGE", None, "MSG_SIZE_TOO_LARGE"]
     finally:
