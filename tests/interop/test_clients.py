@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import aiokafka.admin
@@ -13,7 +14,7 @@ import pytest
 from broker.records.record_batch import batches
 from tests.interop.clients import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, KCAT, Client
 from tests.support.broker_process import BrokerProcess
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import PATIENCE_S, eventually, until
 
 pytestmark = pytest.mark.interop
 
@@ -77,14 +78,20 @@ def test_confluent_administrates(confluent_admin: confluent_kafka.admin.AdminCli
     admin = confluent_kafka.admin
     config = {"retention.ms": "60000"}
     confluent_admin.create_topics([admin.NewTopic(topic, 3, 1, config=config)])[topic].result(PATIENCE_S)
-    description = confluent_admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]
-    assert sorted(description.partitions) == [0, 1, 2]
-    assert all(partition.leader == 1 for partition in description.partitions.values())
+
+    def leaders() -> list[int]:
+        known = confluent_admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
+        return [] if known is None else [partition.leader for partition in known.partitions.values()]
+
+    until(lambda: leaders() == [1, 1, 1], "three partitions, led by the broker", leaders)
 
     resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
-    values = confluent_admin.describe_configs([resource])[resource].result(PATIENCE_S)
-    assert values["retention.ms"].value == "60000"
-    assert values["cleanup.policy"].value == "delete"
+
+    def value(name: str) -> str:
+        return str(confluent_admin.describe_configs([resource])[resource].result(PATIENCE_S)[name].value)
+
+    assert value("retention.ms") == "60000"
+    assert value("cleanup.policy") == "delete"
 
     change = admin.ConfigResource(
         admin.ResourceType.TOPIC,
@@ -94,13 +101,13 @@ def test_confluent_administrates(confluent_admin: confluent_kafka.admin.AdminCli
         ],
     )
     confluent_admin.incremental_alter_configs([change])[change].result(PATIENCE_S)
-    assert confluent_admin.describe_configs([resource])[resource].result(PATIENCE_S)["retention.ms"].value == "120000"
+    until(lambda: value("retention.ms") == "120000", "another retention")
 
     confluent_admin.create_partitions([admin.NewPartitions(topic, 5)])[topic].result(PATIENCE_S)
-    assert len(confluent_admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions) == 5
+    until(lambda: leaders() == [1] * 5, "two partitions more", leaders)
 
     confluent_admin.delete_topics([topic])[topic].result(PATIENCE_S)
-    assert topic not in confluent_admin.list_topics(timeout=PATIENCE_S).topics
+    until(lambda: topic not in confluent_admin.list_topics(timeout=PATIENCE_S).topics, "the topic is gone")
 
 
 def test_confluent_sees_the_error_of_an_existing_topic(
@@ -119,37 +126,44 @@ def test_confluent_describes_and_deletes_groups(
     group = f"group-{topic}"
     CONFLUENT.produce(broker.bootstrap, topic, "none", VALUES)
     CONFLUENT.consume(broker.bootstrap, topic, group, len(VALUES))
-    listed = {row.group_id: row for row in confluent_admin.list_consumer_groups().result(PATIENCE_S).valid}
-    assert listed[group].state == confluent_kafka.ConsumerGroupState.EMPTY
+
+    def states() -> dict[str, confluent_kafka.ConsumerGroupState]:
+        return {row.group_id: row.state for row in confluent_admin.list_consumer_groups().result(PATIENCE_S).valid}
+
+    # A client that leaves waits for the answer, but not for long.
+    until(lambda: states()[group] == confluent_kafka.ConsumerGroupState.EMPTY, "the group is empty", states)
     request = confluent_kafka.ConsumerGroupTopicPartitions(group)
     committed = confluent_admin.list_consumer_group_offsets([request])[group].result(PATIENCE_S)
     assert sum(entry.offset for entry in committed.topic_partitions) == len(VALUES)
     described = confluent_admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
     assert (described.group_id, list(described.members)) == (group, [])
     confluent_admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
-    assert group not in {row.group_id for row in confluent_admin.list_consumer_groups().result(PATIENCE_S).valid}
+    assert group not in states()
 
 
 def test_kafka_python_administrates(kafka_python_admin: kafka.admin.KafkaAdminClient, topic: str) -> None:
     kafka_python_admin.create_topics([kafka.admin.NewTopic(name=topic, num_partitions=2, replication_factor=1)])
-    assert topic in kafka_python_admin.list_topics()
+    until(lambda: topic in kafka_python_admin.list_topics(), "the topic is listed")
     described = kafka_python_admin.describe_topics([topic])[0]
     assert len(described["partitions"]) == 2
     kafka_python_admin.delete_topics([topic])
-    assert topic not in kafka_python_admin.list_topics()
+    until(lambda: topic not in kafka_python_admin.list_topics(), "the topic is gone")
 
 
 def test_aiokafka_administrates(broker: BrokerProcess, topic: str) -> None:
+    async def lists(admin: aiokafka.admin.AIOKafkaAdminClient, expected: bool) -> bool:
+        return (topic in await admin.list_topics()) == expected
+
     async def administrate() -> None:
         admin = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
         await admin.start()
         try:
             await admin.create_topics([aiokafka.admin.NewTopic(topic, 2, 1)])
-            assert topic in await admin.list_topics()
+            await eventually(partial(lists, admin, True), "the topic is listed")
             description = (await admin.describe_topics([topic]))[0]
             assert [row["partition"] for row in description["partitions"]] == [0, 1]
             await admin.delete_topics([topic])
-            assert topic not in await admin.list_topics()
+            await eventually(partial(lists, admin, False), "the topic is gone")
         finally:
             await admin.close()
 
