@@ -40,13 +40,14 @@ from .node_process import NodeProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
+SESSION_MS = "16000"  # the living have to be heard meanwhile, and who is slow is to leave the ISR long before
 CONTROLLER_SETTINGS = {
-    "broker.session.timeout.ms": "8000",
+    "broker.session.timeout.ms": SESSION_MS,
     "metadata.log.max.record.bytes.between.snapshots": "20000",
 }
 BROKER_SETTINGS = {
     "broker.heartbeat.interval.ms": "1000",
-    "broker.session.timeout.ms": "8000",
+    "broker.session.timeout.ms": SESSION_MS,
     "replica.lag.time.max.ms": "2000",
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -155,8 +156,8 @@ def test_brokers_are_let_in_and_serve(quorum: Quorum) -> None:
     server = ["--bootstrap-server", quorum.bootstrap]
     options = ["--partitions", str(PARTITIONS), "--replication-factor", "3"]
     java_tools.run("TopicCommand", *server, "--create", "--topic", topic, *options)
-    described = java_tools.run("TopicCommand", *server, "--describe", "--topic", topic)
-    assert "ReplicationFactor: 3" in described
+    describe = ["TopicCommand", *server, "--describe", "--topic", topic]
+    until(lambda: "ReplicationFactor: 3" in java_tools.run(*describe, check=False), "the topic is shown by any broker")
     with quorum.load(topic):
         pass
     assert quorum.isrs(topic) == [ALL] * PARTITIONS
@@ -164,23 +165,36 @@ def test_brokers_are_let_in_and_serve(quorum: Quorum) -> None:
         {"bootstrap.servers": quorum.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    until(lambda: consumer.poll(0.5) is not None, "consumed in a group")
+
+    def is_consumed() -> bool:
+        message = consumer.poll(0.5)
+        return message is not None and message.error() is None
+
+    until(is_consumed, "consumed in a group")
     consumer.commit(asynchronous=False)
     consumer.close()
 
 
 def test_the_quorum_is_described_through_our_brokers(quorum: Quorum) -> None:
     server = ["--bootstrap-server", quorum.bootstrap]
-    status = java_tools.run("MetadataQuorumCommand", *server, "describe", "--status")
-    leader, epoch = quorum.controllers.leader()
-    assert re.search(rf"^LeaderId:\s+{leader}$", status, re.M), status
-    assert re.search(rf"^LeaderEpoch:\s+{epoch}$", status, re.M), status
-    replication = java_tools.run("MetadataQuorumCommand", *server, "describe", "--replication")
-    roles = dict(re.findall(r"^(\d+)\s.*\s(Leader|Follower|Observer)\s*$", replication, re.M))
-    assert roles == {
-        **{str(node_id): "Leader" if node_id == leader else "Follower" for node_id in quorum.controllers.ports},
-        **{str(node_id): "Observer" for node_id in ALL},
-    }, replication
+    printed: list[str] = []
+
+    def is_described() -> bool:
+        """Unless another controller takes the lead between the questions."""
+        status, replication = printed[:] = [
+            java_tools.run("MetadataQuorumCommand", *server, "describe", each) for each in ("--status", "--replication")
+        ]
+        leader, epoch = quorum.controllers.leader()
+        says_who_leads = re.search(rf"^LeaderId:\s+{leader}$", status, re.M)
+        says_since_when = re.search(rf"^LeaderEpoch:\s+{epoch}$", status, re.M)
+        roles = dict(re.findall(r"^(\d+)\s.*\s(Leader|Follower|Observer)\s*$", replication, re.M))
+        expected = {
+            **{str(node_id): "Leader" if node_id == leader else "Follower" for node_id in quorum.controllers.ports},
+            **{str(node_id): "Observer" for node_id in ALL},
+        }
+        return says_who_leads is not None and says_since_when is not None and roles == expected
+
+    until(is_described, "the quorum is described", lambda: printed)
     level = quorum.metadata.image().features.metadata_version
     assert level == {"4.0": 25, "4.2": 29}[format_arguments(quorum.controllers.version)[1]]
 
@@ -228,7 +242,8 @@ def test_23_and_18_a_killed_leader_is_replaced_and_joins_again(quorum: Quorum) -
         until(lambda: victim not in quorum.leaders(topic), "another leader")
         acknowledged(producer, 10)
         assert quorum.is_fenced(victim)
-        assert quorum.isrs(topic) == [ALL - {victim}] * PARTITIONS
+        # Where another one is slow it leaves as well, for a moment.
+        until(lambda: quorum.isrs(topic) == [ALL - {victim}] * PARTITIONS, "only the victim is out of sync")
         quorum.cluster.restart(victim)
         until(lambda: quorum.isrs(topic) == [ALL] * PARTITIONS, "in sync again")
         assert quorum.metadata.image().brokers[victim].epoch > epoch
@@ -312,10 +327,17 @@ def test_11_and_14_a_broker_that_was_away_takes_the_snapshot_and_then_the_log(qu
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.cluster.broker(1).bootstrap})
     for answer in admin.create_topics([NewTopic(name, 20, 2) for name in names]).values():
         answer.result(PATIENCE_S)
+    fresh = QuorumClient(quorum.controllers.ports.values(), quorum.controllers.cluster_id)
+
+    def has_snapshot() -> bool:
+        fresh.leader_epoch = quorum.controllers.leader()[1]
+        return bool(fresh.fetch().responses[0].partitions[0].snapshot_id.end_offset > 0)
+
+    until(has_snapshot, "there is a snapshot")
+    fresh.close()
     quorum.cluster.restart(victim)
-    events = [
-        json.loads(line) for line in quorum.cluster.broker(victim).log_file.read_text().splitlines() if line[0] == "{"
-    ]
+    *whole, _ = quorum.cluster.broker(victim).log_text().split("\n")  # it goes on writing
+    events = [json.loads(line) for line in whole if line.startswith("{")]
     start = max(number for number, event in enumerate(events) if event["event"] == "node_starting")
     assert any(event["event"] == "metadata_snapshot" for event in events[start:])
     theirs = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.cluster.broker(victim).bootstrap})
@@ -432,7 +454,7 @@ def test_17_a_second_process_of_an_id_gives_up_and_disturbs_nobody(quorum: Quoru
 
 
 def test_the_id_of_a_controller_is_not_for_a_broker(quorum: Quorum, tmp_path: Path) -> None:
-    leader, _ = quorum.controllers.leader()
+    leader = quorum.controllers.wait_for_leader()
     with newcomer(quorum, tmp_path, leader) as namesake:
         # With static voters the configuration says it, else the first answer of the quorum.
         assert namesake.wait() == (2 if quorum.controllers.static_voters else 1)
