@@ -90,6 +90,17 @@ class DemoProcess:
 
         until(is_so_while_it_runs, what, self.tail, patience_s=patience_s)
 
+    def wait_for_line(self, is_so: Callable[[dict[str, str]], bool], what: str, since: int = 0) -> dict[str, str]:
+        """The first line from number `since` on of which it is so: states that pass are found in what was said."""
+        found: list[dict[str, str]] = []
+
+        def is_said() -> bool:
+            found[:] = filter(is_so, self.lines[since:])
+            return bool(found)
+
+        self.wait_for(is_said, what)
+        return found[0]
+
     def tail(self) -> str:
         return "\n".join(self.output.splitlines()[-40:])
 
