@@ -28,7 +28,8 @@ LONG_S = 4 * PATIENCE_S  # what waits so long is not what ends within the patien
 
 def events(node: NodeProcess, name: str) -> list[dict[str, Any]]:
     """What it logged under a name."""
-    lines = [json.loads(line) for line in node.stderr.splitlines() if line.startswith("{")]
+    *whole, _ = node.stderr.split("\n")
+    lines = [json.loads(line) for line in whole if line.startswith("{")]
     return [line for line in lines if line["event"] == name]
 
 
@@ -258,6 +259,23 @@ def test_sigterm_under_load_is_a_clean_stop(tmp_path: Path) -> None:
         assert found[: len(load.acknowledged)] == load.acknowledged
 
 
+def wait_until_it_loads(node: NodeProcess) -> None:
+    """Until it has taken SIGINT from the interpreter, which tells of one with a traceback; or has its own handlers."""
+    status = Path(f"/proc/{node.process.pid}/status")
+    has_interpreter = False
+
+    def is_loading() -> bool:
+        nonlocal has_interpreter
+        caught = int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
+        is_interrupt_caught, is_termination_caught = (
+            caught & 1 << (number - 1) != 0 for number in (signal.SIGINT, signal.SIGTERM)
+        )
+        has_interpreter |= is_interrupt_caught
+        return is_termination_caught or (has_interpreter and not is_interrupt_caught)
+
+    until(is_loading, "the program is loaded", lambda: node.stderr, every_s=0)
+
+
 def test_a_start_that_is_interrupted_leaves_a_directory_that_starts(tmp_path: Path) -> None:
     """kill -9, SIGTERM and SIGINT at ten moments of ten starts; then all records are there."""
     data = tmp_path / "data"
@@ -273,7 +291,8 @@ def test_a_start_that_is_interrupted_leaves_a_directory_that_starts(tmp_path: Pa
     for number in range(STARTS):
         sent = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)[number % 4]
         with NodeProcess.server(tmp_path / f"start-{number}", properties) as node:
-            time.sleep(0.2 + moments.random() * 1.0)  # the interpreter alone needs the first tenths
+            wait_until_it_loads(node)
+            time.sleep(moments.random())
             code = node.end(sent)
             expected = {0} if sent is not signal.SIGKILL else {-sent}
             if not node.stderr:  # still loading, nothing is open: a signal does what it does to every process
