@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.interop.node_process import NodeProcess
 from tests.support.broker_process import free_port
 from tests.support.cluster_process import ClusterProcess, NodeOfCluster
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 from tests.support.quorum_client import QuorumClient
 
 pytestmark = pytest.mark.interop
@@ -94,8 +94,7 @@ def test_a_broker_of_another_cluster_is_refused_with_both_ids(tmp_path: Path) ->
         (directory / "meta.properties").write_text(
             f"version=1\ncluster.id={ours}\nnode.id=1\ndirectory.id=LTNojMnBShS6ELDEP2qStQ\n"
         )
-        events = [json.loads(line) for line in leader.stderr.splitlines()]
-        theirs = next(event["cluster_id"] for event in events if event["event"] == "node_starting")
+        theirs = event(leader, "node_starting")["cluster_id"]
         with broker(tmp_path / "broker", port) as node:
             assert node.wait() == 2
             assert node.stderr.splitlines()[-1] == (
@@ -194,7 +193,9 @@ def test_each_role_can_be_formatted_beforehand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["controller.quorum.voters", "controller.quorum.bootstrap.servers"])
 def test_brokers_live_through_a_restart_of_their_controller(tmp_path: Path, setting: str) -> None:
-    processes = ClusterProcess(tmp_path, dedicated_controller=True)
+    # A broker that has not heard of its controller for a session refuses to lead.
+    settings = {"broker.session.timeout.ms": str(PATIENCE_MS)}
+    processes = ClusterProcess(tmp_path, settings=settings, dedicated_controller=True)
     leader = processes.controller
     assert leader is not None
     if setting == "controller.quorum.voters":
