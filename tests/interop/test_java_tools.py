@@ -10,6 +10,7 @@ import pytest
 from tests.interop.clients import CONFLUENT
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_MS
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
@@ -66,7 +67,10 @@ def test_producer_and_consumer_perf(broker: BrokerProcess, topic: str, acks: str
         "100000",
         "--group",
         f"group-{topic}",
+        "--timeout",
+        str(PATIENCE_MS),
         heap="512m",
+        with_errors=False,
     )
     row = [cell.strip() for cell in consumed.splitlines()[-1].split(",")]
     assert int(row[4]) == 100_000, consumed
