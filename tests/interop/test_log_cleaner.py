@@ -199,7 +199,7 @@ def test_settings_of_the_topic_and_the_cleaner_may_change(own_broker: Callable[.
             setting, value, incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET
         )
         resource = confluent_kafka.admin.ConfigResource(kind, name, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(10)
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     alter(confluent_kafka.admin.ResourceType.TOPIC, topic, "cleanup.policy", "compact")
     alter(confluent_kafka.admin.ResourceType.BROKER, "1", "log.cleaner.backoff.ms", "50")
@@ -256,8 +256,10 @@ def test_kafkas_dump_log_finds_nothing_wrong_with_compacted_files(
         compacted = len(writer.entries)
         writer.write(filler(turn))
         wait_for_compaction(broker.data, topic, compacted)
-    broker.kill()
     directory = broker.data / f"{topic}-0"
+    newest = max(int(path.stem) for path in directory.glob("*.log"))
+    wait_for_compaction(broker.data, topic, newest)  # nothing is left to do: kill -9 finds no pass under way
+    broker.kill()
     files = ",".join(map(str, sorted(directory.glob("*.log"))))
     output = java_tools.run("DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", files)
     complaints = [line for line in output.splitlines() if COMPLAINTS.search(line) and not GAP.match(line)]
