@@ -30,6 +30,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
     "min.insync.replicas": "2",
+    "auto.leader.rebalance.enable": "false",
 }
 ANSWER_S = 10  # then another broker is asked
 FREEZE_S = 8.0  # twice a broker's session: another coordinator has been elected when it thaws
