@@ -1,6 +1,5 @@
 """Which topics go through a bucket, as operators say it: with Kafka's tools, with an admin client, and wrongly."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from tests.support import java_tools
 from tests.support.broker_process import BrokerProcess
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 from tests.support.wal_cluster import WalCluster, log_bytes, received_bytes, wait_until_equal
 
 pytestmark = pytest.mark.interop
@@ -120,25 +119,38 @@ def test_a_broker_without_a_bucket_is_told_why_it_does_not_start(tmp_path: Path)
 def test_the_list_takes_effect_while_the_cluster_runs(tmp_path: Path) -> None:
     """On and off: what followers received before stays classic, what comes between goes through the bucket."""
     topic = "listed-later"
-    with WalCluster(tmp_path / "cluster") as cluster:
+    patient = {"replica.lag.time.max.ms": str(3 * PATIENCE_MS), "remote.wal.fallback.lag.ms": str(PATIENCE_MS)}
+    with WalCluster(tmp_path / "cluster", settings=patient) as cluster:
         cluster.create_topic(topic, partitions=1, replication_factor=3)
         everyone = ["--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers", "--entity-default", "--alter"]
-        sizes = []
-        for change in (
-            None,
-            ["--add-config", "remote.wal.topics=[x,listed-.*]"],
-            ["--delete-config", "remote.wal.topics"],
+        assert ways_of(cluster, topic, records=200) == {"fetch"}
+        for change, way in (
+            (["--add-config", "remote.wal.topics=[x,listed-.*]"], "wal"),
+            (["--delete-config", "remote.wal.topics"], "fetch"),
         ):
-            if change is not None:
-                java_tools.run("ConfigCommand", *everyone, *change)
-                is_on = change[0] == "--add-config"
-                until(lambda: all(said == is_on for said in are_listed(cluster)), "every broker knows")  # noqa: B023
-                time.sleep(1)  # fetches that were under way have ended
-            produce(cluster, topic)
-            wait_until_equal(cluster, topic, 1)
-            sizes.append(log_bytes(cluster, topic, 0, 1))
-        before, between, after = sizes[0], sizes[1] - sizes[0], sizes[2] - sizes[1]
-        assert received_bytes(cluster, topic) == {"fetch": 2 * (before + after), "wal": 2 * between}
+            java_tools.run("ConfigCommand", *everyone, *change)
+            is_on = way == "wal"
+            until(lambda: all(said == is_on for said in are_listed(cluster)), "every broker knows")  # noqa: B023
+            # A fetch that was under way when its broker heard of it takes the next record the old way.
+            until(lambda: ways_of(cluster, topic, records=1) == {way}, "no such fetch is left")  # noqa: B023
+            assert ways_of(cluster, topic, records=200) == {way}
+
+
+def ways_of(cluster: WalCluster, topic: str, records: int) -> set[str]:
+    """How new records come to the two followers, each byte once to each."""
+    size, received = log_bytes(cluster, topic, 0, 1), received_bytes(cluster, topic)
+    produce(cluster, topic, records)
+    wait_until_equal(cluster, topic, 1)
+    expected = 2 * (log_bytes(cluster, topic, 0, 1) - size)
+
+    def grown() -> dict[str, int]:
+        now = received_bytes(cluster, topic)
+        return {way: now[way] - received.get(way, 0) for way in now if now[way] > received.get(way, 0)}
+
+    until(lambda: sum(grown().values()) >= expected, f"{expected} bytes are counted", grown)
+    found = grown()
+    assert sum(found.values()) == expected, found
+    return set(found)
 
 
 def are_listed(cluster: WalCluster) -> Iterator[bool]:
@@ -150,8 +162,8 @@ def are_listed(cluster: WalCluster) -> Iterator[bool]:
         yield "listed-" in (described["remote.wal.topics"].value or "")
 
 
-def produce(cluster: WalCluster, topic: str) -> None:
+def produce(cluster: WalCluster, topic: str, records: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
-    for number in range(200):
+    for number in range(records):
         producer.produce(topic, f"record {number}".encode() * 20)
     assert producer.flush(PATIENCE_S) == 0
