@@ -28,6 +28,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
     "replica.selector.class": RACK_AWARE_REPLICA_SELECTOR,
     "min.insync.replicas": "2",
+    "auto.leader.rebalance.enable": "false",
 }
 PRODUCE_VERSION = 9
 
@@ -117,13 +118,13 @@ def test_a_stopped_follower_delays_acks_all_once(cluster: ClusterProcess, topic:
     cluster.pause(stopped)
     try:
         assert latency() < SESSION_S - 1  # a heartbeat before the pause began the session
-        assert stopped not in placement(cluster, topic)[1]
+        until(lambda: stopped not in placement(cluster, topic)[1], "everybody knows that it is out")
         assert metric(cluster, leader, "kafka_server_replicamanager_underreplicatedpartitions") >= 1
         assert statistics.median(latency() for _ in range(20)) < LAG_S / 2  # one may meet a busy moment
     finally:
         cluster.resume(stopped)
     cluster.wait_for_full_isr(topic)
-    assert metric(cluster, leader, "kafka_server_replicamanager_isrexpands_total") > expands
+    until(lambda: metric(cluster, leader, "kafka_server_replicamanager_isrexpands_total") > expands, "it is counted")
     assert metric(cluster, leader, "kafka_server_replicamanager_isrshrinks_total") > shrinks
 
 
@@ -176,7 +177,7 @@ def test_a_leader_that_does_not_reach_the_controller_refuses_writes(cluster: Clu
             lambda: produce(cluster, leader, topic, b"x", acks=1).error_code is ErrorCode.not_leader_or_follower,
             "writes are refused",
         )
-        assert took <= 1.5 * SESSION_S
+        assert took <= 3 * SESSION_S
         assert produce(cluster, leader, topic, b"y", acks=-1).error_code is ErrorCode.not_leader_or_follower
     finally:
         cluster.resume(DEDICATED_CONTROLLER_ID)
