@@ -134,8 +134,12 @@ class Chromium:
 
         await eventually(listens, "Chromium listens", output)
         port = address.read_text().split()[0]
-        async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-            (page,) = [target for target in await answer.json() if target["type"] == "page"]
+
+        async def pages() -> list[dict[str, str]]:
+            async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                return [target for target in await answer.json() if target["type"] == "page"]
+
+        (page,) = await eventually(pages, "Chromium has its page", output)  # it listens before it has one
         self._socket = await self._session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0)
 
     async def _order(self, method: str, **parameters: Any) -> Any:
