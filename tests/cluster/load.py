@@ -16,6 +16,10 @@ from tests.support.patience import PATIENCE_S, until
 
 DELIVERY_TIMEOUT_MS: Final = 600_000  # longer than any fault: of each record it is known what became of it
 REQUEST_TIMEOUT_MS: Final = 5_000  # a request into a cut link is given up
+REFUSED_BY_A_CLOSED_PRODUCER: Final = (
+    "Cannot perform operation after producer has been closed",
+    "Producer closed while send in progress",
+)
 PADDING: Final = "x" * 100
 
 
@@ -160,6 +164,7 @@ class JavaProducer:
             *("--command-config", str(properties)),
         )
         self._process: subprocess.Popen[str] | None = None
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._read, name=self.name, daemon=True)
 
     def start(self) -> None:
@@ -175,11 +180,16 @@ class JavaProducer:
             if event["name"] == "producer_send_success":
                 record = parse_value(event["value"])
                 self.acknowledged.append(Acknowledgement(record, event["partition"], event["offset"], now))
-            elif event["name"] == "producer_send_error":
+            elif event["name"] == "producer_send_error" and not self._came_too_late(event):
                 self.failures.append(f"{event['value']}: {event['exception']}: {event['message']}")
+
+    def _came_too_late(self, event: dict[str, str | None]) -> bool:
+        """The tool may offer one more record to a producer it has closed, when it is told to end: that is not sent."""
+        return self._is_stopping and event["message"] in REFUSED_BY_A_CLOSED_PRODUCER
 
     def stop(self) -> None:
         assert self._process is not None
+        self._is_stopping = True
         self._process.terminate()  # it sends what it has, and ends
         try:
             self._process.wait(PATIENCE_S)
