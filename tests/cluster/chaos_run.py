@@ -83,7 +83,8 @@ class Outcome:
     longest_unavailability_s: float = 0.0
     unavailable_share: float = 0.0
     events: list[Any] = field(default_factory=list)
-    received_bytes: dict[str, int] = field(default_factory=dict)  # by followers, by path
+    received_before: dict[str, int] = field(default_factory=dict)  # by followers, by path, before any fault
+    received_bytes: dict[str, int] = field(default_factory=dict)  # since the last start of each process
 
     @property
     def problems(self) -> list[str]:
@@ -204,6 +205,8 @@ class ChaosRun:
         for load in (*self.producers, reader):
             load.start()
         self._wait_until_acknowledged_everywhere(time.monotonic(), "before any fault")
+        if isinstance(self.cluster, WalCluster):
+            self.outcome.received_before = _once_buckets_serve(self.cluster)
         self._make_faults()
         self._calm_down()
         for producer in self.producers:
@@ -216,7 +219,7 @@ class ChaosRun:
         self.outcome.verdict = judge(self.acknowledged, self.log, reader.log)
         _, self.outcome.differing = wait_for_identical(self.cluster, TOPIC, self.plan.partitions)
         if isinstance(self.cluster, WalCluster):
-            self.outcome.received_bytes = received_bytes(self.cluster, TOPIC)  # since the last start of each process
+            self.outcome.received_bytes = received_bytes(self.cluster, TOPIC)
         return self.outcome
 
     def _attempt(self, work: Any) -> None:
@@ -303,7 +306,7 @@ class ChaosRun:
 
     def stop_and_compare(self) -> None:
         """Stop the cluster in order: every node ends with 0, and the files of the replicas are still identical."""
-        before = digests(self.cluster, TOPIC, self.plan.partitions)
+        before, _ = wait_for_identical(self.cluster, TOPIC, self.plan.partitions)
         last = self.cluster.controller
         for node_id, node in sorted(self.cluster.nodes.items(), key=lambda item: item[1] is last):
             code = node.stop() if node.is_running() else -1
@@ -338,6 +341,12 @@ class ChaosRun:
         """The log as it is now against what was acknowledged."""
         self.log = read_log(self.cluster.bootstrap, TOPIC, self.plan.partitions)
         return judge(self.acknowledged, self.log)
+
+
+def _once_buckets_serve(cluster: WalCluster) -> dict[str, int]:
+    """What followers received by path, once some of it has come through a bucket."""
+    until(lambda: "wal" in received_bytes(cluster, TOPIC), "records come through buckets")
+    return received_bytes(cluster, TOPIC)
 
 
 def errors_logged(text: str) -> dict[str, int]:
