@@ -42,7 +42,8 @@ hypothesis.settings.load_profile("repeatable")
 def pytest_configure() -> None:
     """Examples would have constants in them of whatever modules are loaded: any change would make other examples."""
     if hypothesis.settings().derandomize:
-        providers._get_local_constants = lambda: providers._local_constants
+        # It is no public name: should it go, this fails.
+        pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

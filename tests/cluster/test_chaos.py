@@ -72,7 +72,6 @@ def test_zones_are_lost_under_load_of_topics_that_go_through_their_buckets(tmp_p
         print(table([outcome]))
         assert_faultless(outcome)
         assert set(plan.kinds) <= outcome.counts.keys(), outcome.counts
-        assert outcome.received_before["wal"] > 0  # later all of it may come from leaders, as long as a fault is felt
         run.stop_and_compare()
         assert outcome.problems == []
 

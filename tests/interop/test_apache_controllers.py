@@ -31,6 +31,7 @@ from tests.cluster.replicas import wait_for_identical
 from tests.support import java_tools
 from tests.support.apache_controllers import ApacheControllers, format_arguments
 from tests.support.cluster_process import ClusterProcess, NodeOfCluster
+from tests.support.log_events import events_in
 from tests.support.patience import PATIENCE_S, until
 from tests.support.quorum_client import QuorumClient
 from tests.support.wire_client import WireClient
@@ -336,8 +337,7 @@ def test_11_and_14_a_broker_that_was_away_takes_the_snapshot_and_then_the_log(qu
     until(has_snapshot, "there is a snapshot")
     fresh.close()
     quorum.cluster.restart(victim)
-    *whole, _ = quorum.cluster.broker(victim).log_text().split("\n")  # it goes on writing
-    events = [json.loads(line) for line in whole if line.startswith("{")]
+    events = events_in(quorum.cluster.broker(victim).log_text())
     start = max(number for number, event in enumerate(events) if event["event"] == "node_starting")
     assert any(event["event"] == "metadata_snapshot" for event in events[start:])
     theirs = confluent_kafka.admin.AdminClient({"bootstrap.servers": quorum.cluster.broker(victim).bootstrap})

@@ -1,6 +1,5 @@
 """What an operator does to a node: start it wrongly, stop it, kill it; each answer is a sentence and an exit code."""
 
-import json
 import random
 import signal
 import threading
@@ -14,6 +13,7 @@ import pytest
 
 from broker.protocol.api_keys import ApiKey
 from tests.interop.node_process import ANY_PORTS, NodeProcess
+from tests.support.log_events import events_in
 from tests.support.patience import PATIENCE_S, until
 from tests.support.wire_client import WireClient
 
@@ -28,9 +28,7 @@ LONG_S = 4 * PATIENCE_S  # what waits so long is not what ends within the patien
 
 def events(node: NodeProcess, name: str) -> list[dict[str, Any]]:
     """What it logged under a name."""
-    *whole, _ = node.stderr.split("\n")
-    lines = [json.loads(line) for line in whole if line.startswith("{")]
-    return [line for line in lines if line["event"] == name]
+    return [each for each in events_in(node.stderr) if each["event"] == name]
 
 
 def assert_no_traceback(node: NodeProcess) -> None:

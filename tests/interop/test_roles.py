@@ -1,6 +1,5 @@
 """Controllers and brokers as processes of their own: who joins whom, who waits, and who is refused."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.interop.node_process import NodeProcess
 from tests.support.broker_process import free_port
 from tests.support.cluster_process import ClusterProcess, NodeOfCluster
+from tests.support.log_events import events_in
 from tests.support.patience import PATIENCE_MS, PATIENCE_S, until
 from tests.support.quorum_client import QuorumClient
 
@@ -42,9 +42,7 @@ def event(node: NodeProcess, name: str) -> dict[str, object]:
     """The first line of this name in a node's log, once it is there."""
 
     def logged() -> dict[str, object] | None:
-        *whole, _ = node.stderr.split("\n")
-        found = (json.loads(line) for line in whole if line.startswith("{"))
-        return next((each for each in found if each["event"] == name), None)
+        return next((each for each in events_in(node.stderr) if each["event"] == name), None)
 
     line = until(logged, f"an event {name}", lambda: node.stderr)
     assert line is not None

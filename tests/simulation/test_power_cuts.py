@@ -30,6 +30,7 @@ FAULTS_AND_STATES = (
     "cut before write",
     "cut before sync",
     "cut before rename",
+    "cut before create",
     "cut while starting",
     "clean restart",
     "slow disk",

@@ -61,7 +61,7 @@ class Cluster:
                 self._transaction(f"tx-{number}", turn, commit=False)
             self._interleaved_transactions(turn)
         self._compactable(turn)
-        self._trimmable(turn)
+        self._produce("trimmed", 60, turn, {"enable.idempotence": True}, has_distinct_timestamps=True)
         self._read("readers", "orders", 40 * turn)
         self._read("readers", "codecs", 10 * turn)
         self._read("others", "orders", 7)
@@ -69,12 +69,28 @@ class Cluster:
     def _producer(self, settings: dict[str, Any]) -> confluent_kafka.Producer:
         return confluent_kafka.Producer({**self._bootstrap, "linger.ms": 0, **settings})
 
-    def _produce(self, topic: str, count: int, turn: int, settings: dict[str, Any], partitions: int = 1) -> None:
+    def _produce(
+        self,
+        topic: str,
+        count: int,
+        turn: int,
+        settings: dict[str, Any],
+        partitions: int = 1,
+        *,
+        has_distinct_timestamps: bool = False,
+    ) -> None:
+        """Records of one millisecond have the same timestamp, unless these are to be distinct.
+
+        Apache Kafka looks for a timestamp in the first segment that reaches it, deleted records included: it finds
+        nothing if a segment below the log start offset ends in the millisecond of the first record that is left.
+        """
         producer = self._producer(settings)
+        first_timestamp = time.time_ns() // 1_000_000
         for number in range(count):
             value = f"{topic} {turn} {number} " + "x" * (number % 40)
             headers = [("turn", str(turn).encode())] if number % 3 == 0 else None
-            producer.produce(topic, value, key=str(number), partition=number % partitions, headers=headers)
+            timestamp = first_timestamp + number if has_distinct_timestamps else 0  # 0 is the client's own
+            producer.produce(topic, value, str(number), number % partitions, timestamp=timestamp, headers=headers)
             if settings.get("linger.ms") is None and number % 3 == 0:
                 producer.flush(PATIENCE_S)
         assert producer.flush(PATIENCE_S) == 0
@@ -120,21 +136,6 @@ class Cluster:
             value = None if number % 17 == 0 else f"compacted {turn} {number} " + "z" * 60
             producer.produce("compacted", value, key=f"key-{number % 13}", partition=0)
             producer.flush(PATIENCE_S)
-
-    def _trimmable(self, turn: int) -> None:
-        """No two records with the same timestamp.
-
-        Apache Kafka looks for a timestamp in the first segment that reaches it, deleted records included: it finds
-        nothing if a segment below the log start offset ends in the millisecond of the first record that is left.
-        """
-        producer = self._producer({"enable.idempotence": True})
-        first_timestamp = time.time_ns() // 1_000_000
-        for number in range(60):
-            value = f"trimmed {turn} {number} " + "x" * (number % 40)
-            producer.produce("trimmed", value, key=str(number), partition=0, timestamp=first_timestamp + number)
-            if number % 3 == 0:
-                producer.flush(PATIENCE_S)
-        assert producer.flush(PATIENCE_S) == 0
 
     def _read(self, group: str, topic: str, count: int) -> None:
         consumer = confluent_kafka.Consumer(
